@@ -1,0 +1,151 @@
+//! Errors are data: a class, a kind and a message, plus what the kind calls for.
+//! Every class and kind that a user can see stands in this file and nowhere else.
+
+use std::fmt;
+
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident => $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($variant,)* }
+
+        impl $name {
+            /// Every value, in the order of the documented table.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The name a user sees (an atom in Erlang).
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+names! {
+    /// What the user was doing, or what failed.
+    Class {
+        Compile => "compile",
+        Link => "link",
+        Instantiate => "instantiate",
+        Limit => "limit",
+        Pool => "pool",
+        Call => "call",
+        Memory => "memory",
+        Trap => "trap",
+        Exit => "exit",
+        Host => "host",
+        Preinit => "preinit",
+        Internal => "internal",
+    }
+}
+
+names! {
+    /// What exactly went wrong.
+    Kind {
+        Badarg => "badarg",
+        Badarity => "badarity",
+        Busy => "busy",
+        Destroyed => "destroyed",
+        UnknownExport => "unknown_export",
+        Malformed => "malformed",
+        Invalid => "invalid",
+        Unsupported => "unsupported",
+        UnsupportedImport => "unsupported_import",
+        UnsupportedType => "unsupported_type",
+        UnknownImport => "unknown_import",
+        IncompatibleImport => "incompatible_import",
+        Incompatible => "incompatible",
+        Corrupted => "corrupted",
+        File => "file",
+        TooManyConfigurations => "too_many_configurations",
+        PoolTooLarge => "pool_too_large",
+        PoolExhausted => "pool_exhausted",
+        Unavailable => "unavailable",
+        MemoryLimit => "memory_limit",
+        TableLimit => "table_limit",
+        InstanceLimit => "instance_limit",
+        OutOfMemory => "out_of_memory",
+        Exit => "exit",
+        HostError => "host_error",
+        HostTimeout => "host_timeout",
+        HostDown => "host_down",
+        Init => "init",
+        TableChanged => "table_changed",
+        Internal => "internal",
+        Panic => "panic",
+        // Traps: one for every code of Wasmtime's `Trap` (see trap.rs).
+        StackOverflow => "stack_overflow",
+        MemoryOutOfBounds => "memory_out_of_bounds",
+        HeapMisaligned => "heap_misaligned",
+        TableOutOfBounds => "table_out_of_bounds",
+        IndirectCallToNull => "indirect_call_to_null",
+        BadSignature => "bad_signature",
+        IntegerOverflow => "integer_overflow",
+        IntegerDivisionByZero => "integer_division_by_zero",
+        BadConversionToInteger => "bad_conversion_to_integer",
+        Unreachable => "unreachable",
+        Interrupt => "interrupt",
+        Timeout => "timeout",
+        OutOfFuel => "out_of_fuel",
+        AtomicWaitNonSharedMemory => "atomic_wait_non_shared_memory",
+        NullReference => "null_reference",
+        ArrayOutOfBounds => "array_out_of_bounds",
+        AllocationTooLarge => "allocation_too_large",
+        CastFailure => "cast_failure",
+        UncaughtException => "uncaught_exception",
+        ComponentTrap => "component_trap",
+    }
+}
+
+/// One frame of a trap's trace, innermost first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Index of the function in its module.
+    pub func_index: u32,
+    /// Offset of the instruction from the start of the function, in bytes.
+    pub func_offset: Option<usize>,
+    /// Name from the name section.
+    pub func_name: Option<String>,
+    /// Name of the module from its name section.
+    pub module_name: Option<String>,
+}
+
+/// A failure as the user sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    pub class: Class,
+    pub kind: Kind,
+    pub message: String,
+    /// The status of a WASI exit.
+    pub status: Option<i32>,
+    /// The wasm frames of a trap, innermost first.
+    pub trace: Vec<Frame>,
+    /// The option at fault.
+    pub key: Option<&'static str>,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn new(class: Class, kind: Kind, message: impl Into<String>) -> Self {
+        Error { class, kind, message: message.into(), status: None, trace: Vec::new(), key: None }
+    }
+
+    /// A bug of ours, reported instead of panicking.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Error::new(Class::Internal, Kind::Internal, message)
+    }
+
+    /// An option that cannot be honoured, named by its key.
+    pub fn option(class: Class, key: &'static str, message: impl Into<String>) -> Self {
+        Error { key: Some(key), ..Error::new(class, Kind::Badarg, message) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}: {}", self.class.as_str(), self.kind.as_str(), self.message)
+    }
+}
+
+impl std::error::Error for Error {}
