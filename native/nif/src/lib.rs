@@ -1,1 +1,33 @@
+//! The NIF library: the only crate that knows Erlang terms.
+//!
+//! - `atoms`: every atom.
+//! - `term`: terms to data and back, both directions of a conversion side by side.
+//! - `resource`: what an Erlang reference holds.
+//! - `client`: tells a process what became of its request.
+//! - `background`: one thread for what must not happen on a scheduler.
+//! - `nif`: the functions, one file per noun.
+//!
+//! Absent here: what a guest is, how it runs, how memory is restored.
 
+mod atoms;
+mod background;
+mod client;
+mod nif;
+mod resource;
+mod term;
+
+use rustler::{Env, Term};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Must equal `?ABI` of wasmtime_nif.erl: a library of another build is refused.
+const ABI: u32 = 1;
+
+fn load(env: Env<'_>, info: Term<'_>) -> bool {
+    let wanted: Result<(rustler::Atom, u32), _> = info.decode();
+    let matches = wanted.is_ok_and(|(tag, version)| tag == atoms::abi() && version == ABI);
+    matches && wasmtime_beam::ticker::start().is_ok() && background::start(env).is_ok()
+}
+
+rustler::init!("wasmtime_nif", load = load);

@@ -1,7 +1,42 @@
 //! Wasmtime guests as polled state machines, with linear memory restored from images.
+//!
+//! - [`module::Module`]: compiled code and the images of its memories.
+//! - [`guest::Guest`]: a live instance, polled by a runner; [`guest::Step`]: what a poll ended with.
+//! - [`memory::Pool`]: slots for linear memories; a slot is restored before its next tenant comes.
+//! - [`preinit::Instrumented`]: a module made ready for its init run.
+//! - [`runner::thread`]: polls guests on OS threads.
+//!
+//! Absent here: Erlang terms, processes, messages, defaults of options.
 
+pub mod counts;
+pub mod engine;
 pub mod error;
+pub mod guest;
+pub mod linker;
+pub mod memory;
+pub mod module;
 pub mod options;
+pub mod preinit;
+pub mod reactor;
+pub mod runner;
+mod stack;
+pub mod ticker;
+pub mod trap;
 pub mod value;
+pub mod wasi;
 
 pub use error::{Class, Error, Kind, Result};
+
+/// The version of Wasmtime; a test compares it with the lock file.
+pub const WASMTIME_VERSION: &str = "48.0.8";
+
+#[cfg(test)]
+mod tests {
+    /// The version that is told is the version that is built in.
+    #[test]
+    fn the_version_is_that_of_the_lock_file() {
+        let lock = include_str!("../../../Cargo.lock");
+        let entry = format!("name = \"wasmtime\"\nversion = \"{}\"", super::WASMTIME_VERSION);
+        assert!(lock.contains(&entry));
+    }
+}

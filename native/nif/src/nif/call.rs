@@ -1,0 +1,78 @@
+//! Calls: asked here, answered by messages.
+
+use std::time::Duration;
+
+use rustler::{Env, ListIterator, NifResult, ResourceArc, Term};
+use wasmtime_beam::error::{Class, Error, Kind, Result};
+use wasmtime_beam::guest::{Job, Request, Submitted};
+use wasmtime_beam::runner::thread;
+
+use super::{done, guarded};
+use crate::client::{Reply, Requester};
+use crate::resource::Instance;
+use crate::term::{options, value};
+
+#[rustler::nif]
+fn call_start<'a>(
+    env: Env<'a>,
+    instance: ResourceArc<Instance>,
+    name: &str,
+    values: ListIterator<'a>,
+    opts: Term<'a>,
+    reference: Term<'a>,
+) -> NifResult<Term<'a>> {
+    let options = options::call(opts)?;
+    Ok(guarded(env, || {
+        let started = request(&instance, name, values, options.fuel)
+            .and_then(|call| enqueue(env, &instance, call, options.timeout, reference));
+        done(env, started)
+    }))
+}
+
+fn request(
+    instance: &Instance,
+    name: &str,
+    values: ListIterator<'_>,
+    fuel: Option<u64>,
+) -> Result<Request> {
+    let signature = instance.guest().module().function(name).ok_or_else(|| {
+        Error::new(Class::Call, Kind::UnknownExport, format!("no exported function {name:?}"))
+    })?;
+    let args = value::decode_list(values, &signature.params, &format!("the function {name:?}"))?;
+    Ok(Request::Call { export: name.to_owned(), args, fuel })
+}
+
+/// Queues a request of the calling process and finds a runner for it.
+pub fn enqueue(
+    env: Env<'_>,
+    instance: &ResourceArc<Instance>,
+    request: Request,
+    timeout: Option<Duration>,
+    reference: Term<'_>,
+) -> Result<()> {
+    let (pid, guest) = (env.pid(), instance.guest());
+    let host = instance.host(pid);
+    let reply = match request {
+        Request::Instantiate => Reply::Instance,
+        Request::Call { .. } => Reply::Values,
+    };
+    let requester = Requester::new(reference, pid, host, instance.clone(), reply);
+    let job = Job::new(request, requester.as_client());
+    let id = job.id();
+    instance.remember(pid, id);
+    requester.watch(env);
+    match guest.submit(job, timeout) {
+        Ok(Submitted::NeedsRunner) => {
+            // Without a runner the job is answered like any other, by its message.
+            thread::run(guest.clone()).or_else(|error| {
+                guest.control().abandon(&error);
+                Ok(())
+            })
+        }
+        Ok(Submitted::Queued) => Ok(()),
+        Err(error) => {
+            instance.forget(id);
+            Err(error)
+        }
+    }
+}

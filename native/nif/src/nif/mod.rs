@@ -1,0 +1,39 @@
+//! The functions of wasmtime_nif.erl: `<noun>_<verb>`, one file per noun.
+
+mod call;
+mod host;
+mod instance;
+mod memory;
+mod module;
+mod preinit;
+mod runtime;
+
+use rustler::{Encoder, Env, Term};
+use wasmtime_beam::Result;
+
+use crate::atoms;
+use crate::term::error;
+
+/// `{ok, Value}` or the error.
+fn answer<'a>(env: Env<'a>, result: Result<impl Encoder>) -> Term<'a> {
+    match result {
+        Ok(value) => (atoms::ok(), value).encode(env),
+        Err(failure) => error::encode(env, &failure),
+    }
+}
+
+/// `ok` or the error.
+fn done<'a>(env: Env<'a>, result: Result<()>) -> Term<'a> {
+    match result {
+        Ok(()) => atoms::ok().encode(env),
+        Err(failure) => error::encode(env, &failure),
+    }
+}
+
+/// The term of `f`, or the error of a panic in it: a bug of ours must not look like the user's.
+fn guarded<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    caught.unwrap_or_else(|panic| {
+        error::encode(env, &wasmtime_beam::guest::panicked(panic.as_ref()))
+    })
+}

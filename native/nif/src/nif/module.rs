@@ -1,0 +1,110 @@
+//! Modules: what can take long runs on dirty schedulers.
+
+use rustler::{Atom, Binary, Encoder, Env, NewBinary, NifResult, ResourceArc, Term};
+use wasmtime_beam::Result;
+use wasmtime_beam::engine::Engine;
+use wasmtime_beam::module::{Module, parse_wat, validate};
+
+use super::{answer, done, guarded};
+use crate::atoms;
+use crate::resource;
+use crate::term::error::atom;
+use crate::term::map::from_pairs;
+use crate::term::options;
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn module_compile<'a>(env: Env<'a>, wasm: Binary<'a>, opts: Term<'a>) -> NifResult<Term<'a>> {
+    let options = options::compile(opts)?;
+    Ok(guarded(env, || answer(env, handle(Module::compile(&wasm, &options)))))
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn module_wat2wasm<'a>(env: Env<'a>, text: Binary<'a>) -> Term<'a> {
+    guarded(env, || answer(env, parse_wat(&text).map(|wasm| binary(env, &wasm))))
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn module_validate<'a>(env: Env<'a>, wasm: Binary<'a>, opts: Term<'a>) -> NifResult<Term<'a>> {
+    let options = options::compile(opts)?;
+    let check = || Engine::get(&options).and_then(|engine| validate(&engine, &wasm));
+    Ok(guarded(env, || done(env, check())))
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn module_serialize<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Term<'a> {
+    guarded(env, || answer(env, module.get().serialize().map(|bytes| binary(env, &bytes))))
+}
+
+#[rustler::nif(schedule = "DirtyIo")]
+fn module_deserialize<'a>(env: Env<'a>, bytes: Binary<'a>, opts: Term<'a>) -> NifResult<Term<'a>> {
+    let options = options::compile(opts)?;
+    Ok(guarded(env, || answer(env, handle(Module::deserialize(&bytes, &options)))))
+}
+
+#[rustler::nif(schedule = "DirtyIo")]
+fn module_deserialize_file<'a>(
+    env: Env<'a>,
+    path: Binary<'a>,
+    opts: Term<'a>,
+    check: Atom,
+) -> NifResult<Term<'a>> {
+    let (options, check, path) = (options::compile(opts)?, options::check(check)?, options::path(path));
+    Ok(guarded(env, || {
+        answer(env, handle(Module::deserialize_file(&path, &options, check)))
+    }))
+}
+
+#[rustler::nif]
+fn module_imports<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Vec<Term<'a>> {
+    let imports = module.get().imports();
+    let term = |i: &wasmtime_beam::module::Import| {
+        (&i.module, &i.name, atom(env, i.kind.as_str())).encode(env)
+    };
+    imports.iter().map(term).collect()
+}
+
+#[rustler::nif]
+fn module_exports<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Vec<Term<'a>> {
+    let exports = module.get().exports();
+    exports.iter().map(|e| (&e.name, atom(env, e.kind.as_str())).encode(env)).collect()
+}
+
+#[rustler::nif]
+fn module_options<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Term<'a> {
+    let facts = module.get().facts();
+    let mut options = module.get().engine().options().clone();
+    (options.opt_level, options.proposals) = (facts.opt_level, facts.proposals.clone());
+    options::encode_compile(env, &options)
+}
+
+#[rustler::nif]
+fn module_kind(_module: ResourceArc<resource::Module>) -> Atom {
+    atoms::module()
+}
+
+#[rustler::nif]
+fn pool_info<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Term<'a> {
+    let info = module.get().engine().pool().info();
+    let pairs = [
+        (atoms::total(), info.total as u64),
+        (atoms::used(), info.used as u64),
+        (atoms::warm(), info.warm as u64),
+        (atoms::resets(), info.resets),
+        (atoms::bytes_restored(), info.bytes_restored),
+        (atoms::verify_failures(), info.verify_failures),
+    ];
+    let pairs: Vec<_> = pairs.iter().map(|(k, v)| (k.encode(env), v.encode(env))).collect();
+    from_pairs(env, &pairs)
+}
+
+/// A compiled module as a reference.
+pub fn handle(module: Result<Module>) -> Result<ResourceArc<resource::Module>> {
+    module.map(|module| ResourceArc::new(resource::Module::new(module)))
+}
+
+/// Bytes as a binary.
+pub fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
+    let mut binary = NewBinary::new(env, bytes.len());
+    binary.as_mut_slice().copy_from_slice(bytes);
+    binary.into()
+}

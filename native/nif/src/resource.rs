@@ -1,0 +1,119 @@
+//! What an Erlang reference holds. Destructors run on any scheduler at any moment: they only hand
+//! over what takes time.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustler::{Env, LocalPid, Monitor, Resource};
+use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason};
+use wasmtime_beam::memory::Pending;
+use wasmtime_beam::preinit::Instrumented;
+
+use crate::background;
+
+/// A compiled module.
+pub struct Module {
+    inner: Option<wasmtime_beam::module::Module>,
+}
+
+impl Module {
+    pub fn new(module: wasmtime_beam::module::Module) -> Self {
+        Module { inner: Some(module) }
+    }
+
+    pub fn get(&self) -> &wasmtime_beam::module::Module {
+        self.inner.as_ref().expect("only drop takes the module out")
+    }
+}
+
+#[rustler::resource_impl]
+impl Resource for Module {}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // The last handle unmaps code and images.
+        if let Some(module) = self.inner.take() {
+            background::run(move || drop(module));
+        }
+    }
+}
+
+/// A live instance.
+pub struct Instance {
+    guest: Option<Arc<Guest>>,
+    /// Serves host calls, when it is not the calling process.
+    host: Option<LocalPid>,
+    /// Jobs under way and who asked for them.
+    jobs: Mutex<Vec<(LocalPid, JobId)>>,
+    /// Memory of the destroyed guest that is still to be restored.
+    pending: Mutex<Option<Pending>>,
+}
+
+impl Instance {
+    pub fn new(guest: Arc<Guest>, host: Option<LocalPid>) -> Self {
+        Instance { guest: Some(guest), host, jobs: Mutex::default(), pending: Mutex::default() }
+    }
+
+    pub fn guest(&self) -> &Arc<Guest> {
+        self.guest.as_ref().expect("only drop takes the guest out")
+    }
+
+    /// Who serves the host calls of a request by `caller`.
+    pub fn host(&self, caller: LocalPid) -> LocalPid {
+        self.host.unwrap_or(caller)
+    }
+
+    pub fn remember(&self, pid: LocalPid, job: JobId) {
+        self.jobs.lock().push((pid, job));
+    }
+
+    /// Keeps what a destroy left to restore.
+    pub fn keep(&self, pending: Pending) {
+        *self.pending.lock() = Some(pending);
+    }
+
+    pub fn take_pending(&self) -> Option<Pending> {
+        self.pending.lock().take()
+    }
+
+    pub fn forget(&self, job: JobId) {
+        self.jobs.lock().retain(|(_, known)| *known != job);
+    }
+}
+
+#[rustler::resource_impl]
+impl Resource for Instance {
+    const IMPLEMENTS_DOWN: bool = true;
+
+    fn down<'a>(&'a self, _: Env<'a>, pid: LocalPid, _: Monitor) {
+        let jobs: Vec<JobId> = {
+            let jobs = self.jobs.lock();
+            jobs.iter().filter(|(owner, _)| *owner == pid).map(|(_, job)| *job).collect()
+        };
+        for job in jobs {
+            self.guest().control().cancel(job, Reason::Interrupt);
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let Some(guest) = self.guest.take() else { return };
+        let pending = self.take_pending();
+        if guest.is_gone() && !guest.module().is_last() && pending.is_none() {
+            return;
+        }
+        background::run(move || {
+            pending.into_iter().for_each(Pending::finish);
+            if let Destroyed::Restore(pending) = guest.destroy(None) {
+                pending.finish();
+            }
+        });
+    }
+}
+
+/// A module made ready for its init run.
+pub struct Preinit(pub Instrumented);
+
+#[rustler::resource_impl]
+impl Resource for Preinit {}

@@ -1,0 +1,6 @@
+//! Terms to data and back. Both directions of a conversion stand side by side.
+
+pub mod error;
+pub mod map;
+pub mod options;
+pub mod value;

@@ -1,0 +1,287 @@
+//! The part of a guest that any thread may touch while it runs: the queue, cancellation, the parked
+//! host calls, and who may enter the store. It holds no store and no future.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::Waker;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::host_call::{HostCall, HostImport, Parked};
+use super::job::{Client, Job, JobId, Reason};
+use crate::error::{Class, Error, Kind, Result};
+use crate::ticker;
+use crate::value::Value;
+
+/// Shared by a guest's handle, its store's data, its runner and the ticker.
+pub struct Control {
+    engine: wasmtime::Engine,
+    pub(super) host_timeout: Option<Duration>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    queue: VecDeque<Job>,
+    pub(super) running: Option<Running>,
+    /// A runner has the guest, or is about to get it.
+    attached: bool,
+    /// A runner is inside `poll`.
+    polling: bool,
+    /// Threads that read or write the store between two polls.
+    accessing: usize,
+    /// No job starts any more, and the store goes as soon as nobody is inside.
+    doomed: bool,
+    /// Told when the store is gone.
+    mourners: Vec<Arc<dyn Client>>,
+    waker: Option<Waker>,
+    pub(super) parked: Vec<Parked>,
+}
+
+pub(super) struct Running {
+    pub(super) id: JobId,
+    pub(super) cancelled: Option<Reason>,
+}
+
+/// What a runner does next.
+pub(super) enum Next {
+    Job(Job),
+    /// Somebody is inside the store, or it is about to go: poll again after a wake.
+    Wait,
+    Idle,
+}
+
+/// What a submitted job needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// Nobody runs the guest: the caller must find a runner for it.
+    NeedsRunner,
+    Queued,
+}
+
+impl Control {
+    pub fn new(engine: wasmtime::Engine, host_timeout: Option<Duration>) -> Arc<Self> {
+        Arc::new(Control { engine, host_timeout, state: Mutex::default() })
+    }
+
+    pub(super) fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Adds a job at the end of the queue.
+    pub fn submit(&self, job: Job) -> Result<Submitted> {
+        let mut state = self.state.lock();
+        if state.doomed {
+            return Err(destroyed());
+        }
+        state.queue.push_back(job);
+        if state.attached {
+            wake(state);
+            return Ok(Submitted::Queued);
+        }
+        state.attached = true;
+        Ok(Submitted::NeedsRunner)
+    }
+
+    /// No runner could be found: the queue is answered with `error`, and the next job asks for a
+    /// runner again.
+    pub fn abandon(&self, error: &Error) {
+        let mut state = self.state.lock();
+        state.attached = false;
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        queue.into_iter().for_each(|job| job.finish(Err(error.clone())));
+    }
+
+    /// Ends a job, running or queued, with `reason`. False when it is neither.
+    pub fn cancel(self: &Arc<Self>, job: JobId, reason: Reason) -> bool {
+        let mut state = self.state.lock();
+        if let Some(running) = state.running.as_mut().filter(|running| running.id == job) {
+            running.cancelled.get_or_insert(reason);
+            self.hurry(state, job);
+            return true;
+        }
+        let Some(at) = state.queue.iter().position(|queued| queued.id == job) else { return false };
+        let job = state.queue.remove(at);
+        drop(state);
+        job.into_iter().for_each(|job| job.finish(Err(reason.error())));
+        true
+    }
+
+    /// Interrupts whatever runs. False when nothing does.
+    pub fn interrupt(self: &Arc<Self>) -> bool {
+        let running = self.state.lock().running.as_ref().map(|running| running.id);
+        running.is_some_and(|job| self.cancel(job, Reason::Interrupt))
+    }
+
+    /// Makes a running guest look at its flags: in wasm code by the epoch, in an await by its waker.
+    fn hurry(self: &Arc<Self>, state: parking_lot::MutexGuard<'_, State>, job: JobId) {
+        wake(state);
+        self.engine.increment_epoch();
+        ticker::nag(self, job);
+    }
+
+    /// Bumps the epoch if `job` still runs; false when it ended.
+    pub(crate) fn bump(&self, job: JobId) -> bool {
+        let runs = self.state.lock().running.as_ref().is_some_and(|running| running.id == job);
+        if runs {
+            self.engine.increment_epoch();
+        }
+        runs
+    }
+
+    /// Why the running job must stop, if it must.
+    pub(super) fn cancelled(&self) -> Option<Reason> {
+        self.state.lock().running.as_ref().and_then(|running| running.cancelled)
+    }
+
+    /// Answers a parked host call; a late or unknown answer is dropped.
+    pub fn reply(&self, call: u64, answer: std::result::Result<Vec<Value>, Error>) {
+        let mut state = self.state.lock();
+        if let Some(parked) = state.parked.iter_mut().find(|parked| parked.id == call) {
+            parked.answer.get_or_insert(answer);
+            wake(state);
+        }
+    }
+
+    /// The import behind a parked host call, by which its answer is decoded.
+    pub fn parked_import(&self, call: u64) -> Option<Arc<HostImport>> {
+        let state = self.state.lock();
+        state.parked.iter().find(|parked| parked.id == call).map(|parked| parked.import.clone())
+    }
+
+    /// The newest host call that nobody was told of yet.
+    pub(super) fn take_host_call(&self) -> Option<HostCall> {
+        self.state.lock().parked.last_mut().and_then(|parked| parked.call.take())
+    }
+
+    /// Registers what to wake when something happens to the guest.
+    pub fn set_waker(&self, waker: Waker) {
+        self.state.lock().waker = Some(waker);
+    }
+
+    /// A runner enters; false when it must wait for a wake because an access is under way.
+    pub(super) fn begin_poll(&self) -> bool {
+        let mut state = self.state.lock();
+        state.polling = state.accessing == 0;
+        state.polling
+    }
+
+    pub(super) fn end_poll(&self) {
+        self.state.lock().polling = false;
+    }
+
+    /// Somebody other than the runner enters the store: only when the guest is idle, or parked in
+    /// a host call.
+    pub(super) fn begin_access(&self) -> Result<Access<'_>> {
+        let mut state = self.state.lock();
+        if state.doomed {
+            return Err(destroyed());
+        }
+        let parked = state.parked.last().is_some_and(|parked| parked.answer.is_none());
+        let running = state.running.as_ref();
+        let cancelled = running.is_some_and(|running| running.cancelled.is_some());
+        if running.is_some() && (state.polling || !parked || cancelled) {
+            return Err(Error::new(Class::Call, Kind::Busy, "the instance is running"));
+        }
+        state.accessing += 1;
+        Ok(Access(self))
+    }
+
+    /// The next job to run; without one the runner is detached.
+    pub(super) fn next_job(&self) -> Next {
+        let mut state = self.state.lock();
+        if state.accessing > 0 {
+            return Next::Wait;
+        }
+        match state.queue.pop_front() {
+            Some(job) => {
+                state.running = Some(Running { id: job.id, cancelled: None });
+                Next::Job(job)
+            }
+            None if state.doomed => Next::Wait,
+            None => {
+                state.attached = false;
+                state.waker = None;
+                Next::Idle
+            }
+        }
+    }
+
+    /// The running job ended: host calls of it that are still parked are forgotten.
+    pub(super) fn ended(&self) {
+        let mut state = self.state.lock();
+        state.running = None;
+        state.parked.clear();
+    }
+
+    pub(super) fn is_doomed(&self) -> bool {
+        self.state.lock().doomed
+    }
+
+    /// No job starts after this; a running one is cancelled and the queue answered. True when the
+    /// caller must take the store itself, false when the runner will and tells `mourner`.
+    pub(super) fn doom(self: &Arc<Self>, mourner: Option<Arc<dyn Client>>) -> bool {
+        let mut state = self.state.lock();
+        state.doomed = true;
+        let queue = std::mem::take(&mut state.queue);
+        let attached = state.attached;
+        if attached {
+            state.mourners.extend(mourner);
+        }
+        let running = state.running.as_mut().map(|running| {
+            running.cancelled.get_or_insert(Reason::Destroyed);
+            running.id
+        });
+        match running {
+            Some(job) => self.hurry(state, job),
+            None => wake(state),
+        }
+        queue.into_iter().for_each(|job| job.finish(Err(destroyed())));
+        !attached
+    }
+
+    /// Tells everybody who waits for the end of the store.
+    pub(super) fn gone(&self) {
+        let mourners = {
+            let mut state = self.state.lock();
+            state.attached = false;
+            state.waker = None;
+            std::mem::take(&mut state.mourners)
+        };
+        mourners.into_iter().for_each(|client| client.finish(0, Ok(Vec::new())));
+    }
+}
+
+/// Wakes the runner after the lock is given back.
+fn wake(state: parking_lot::MutexGuard<'_, State>) {
+    let waker = state.waker.clone();
+    drop(state);
+    waker.into_iter().for_each(Waker::wake);
+}
+
+pub(super) fn destroyed() -> Error {
+    Error::new(Class::Call, Kind::Destroyed, "the instance is destroyed")
+}
+
+/// Keeps the runner out while it lives.
+pub(super) struct Access<'a>(&'a Control);
+
+impl Drop for Access<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.accessing -= 1;
+        if state.accessing == 0 {
+            wake(state);
+        }
+    }
+}
+
+/// A number that no other job or host call of this VM has.
+pub fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+

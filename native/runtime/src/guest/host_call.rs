@@ -1,0 +1,180 @@
+//! A host call is an await inside the guest: it publishes what it wants and waits for the answer.
+//! While it waits, other threads may enter the store through it.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use wasmtime::{Caller, StoreContextMut, Val};
+
+use super::control::{Control, next_id};
+use super::job::Reason;
+use super::store::Data;
+use crate::error::{Class, Error, Kind};
+use crate::ticker::{self, Armed};
+use crate::value::{Signature, Value, from_val};
+
+/// An import that the host serves.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HostImport {
+    pub module: String,
+    pub name: String,
+    pub signature: Signature,
+}
+
+/// A host call to serve.
+#[derive(Clone, Debug)]
+pub struct HostCall {
+    pub id: u64,
+    pub import: Arc<HostImport>,
+    pub args: Vec<Value>,
+}
+
+/// A host call that waits for its answer.
+pub(super) struct Parked {
+    pub(super) id: u64,
+    /// Taken by the runner when it tells the host.
+    pub(super) call: Option<HostCall>,
+    pub(super) answer: Option<Result<Vec<Value>, Error>>,
+    pub(super) import: Arc<HostImport>,
+}
+
+/// What another thread does with the store of a parked guest.
+pub(super) type Visit<'a> = dyn FnMut(StoreContextMut<'_, Data>) + 'a;
+
+thread_local! {
+    /// The visit under way on this thread, for the parked host call that is polled next.
+    static VISIT: Cell<Option<*mut Visit<'static>>> = const { Cell::new(None) };
+}
+
+/// Polls `parked` once so that the host call it waits in runs `visit`. True when it did.
+pub(super) fn visit(visit: &mut Visit<'_>, poll: impl FnOnce()) -> bool {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            VISIT.set(None);
+        }
+    }
+    // SAFETY: only the lifetime changes; the pointer is taken out again before this returns,
+    // even by a panic, and it is used on this thread only, inside `poll`.
+    let visit = unsafe { std::mem::transmute::<&mut Visit<'_>, *mut Visit<'static>>(visit) };
+    VISIT.set(Some(visit));
+    let _reset = Reset;
+    poll();
+    VISIT.get().is_none()
+}
+
+/// True inside `visit`: the guest must not be moved on.
+pub(super) fn visiting() -> bool {
+    VISIT.get().is_some()
+}
+
+/// The body of every host import: asks the host and writes its answer into `results`.
+pub(crate) async fn call(
+    mut caller: Caller<'_, Data>,
+    import: Arc<HostImport>,
+    params: &[Val],
+    results: &mut [Val],
+) -> wasmtime::Result<()> {
+    let control = caller.data().control.clone();
+    let args = params.iter().map(from_val).collect::<Option<Vec<Value>>>();
+    let Some(args) = args else { return Err(references(&import).into()) };
+    let waiting = Waiting::begin(&control, import.clone(), args);
+    let answer = waiting.answer(&mut caller).await?;
+    check(&import, &answer)?;
+    for (slot, value) in results.iter_mut().zip(answer) {
+        *slot = value.into();
+    }
+    Ok(())
+}
+
+/// A parked entry that goes when its await does.
+struct Waiting<'a> {
+    control: &'a Arc<Control>,
+    id: u64,
+    _deadline: Option<Armed>,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(control: &'a Arc<Control>, import: Arc<HostImport>, args: Vec<Value>) -> Self {
+        let id = next_id();
+        let call = Some(HostCall { id, import: import.clone(), args });
+        let mut state = control.state();
+        state.parked.push(Parked { id, call, answer: None, import });
+        let job = state.running.as_ref().map(|running| running.id);
+        drop(state);
+        let timeout = control.host_timeout.zip(job);
+        let _deadline = timeout.and_then(|(after, job)| {
+            ticker::arm(after, control, job, Reason::HostTimeout(after))
+        });
+        Waiting { control, id, _deadline }
+    }
+
+    fn take_answer(&self) -> Option<Result<Vec<Value>, Error>> {
+        let mut state = self.control.state();
+        state.parked.iter_mut().find(|parked| parked.id == self.id)?.answer.take()
+    }
+
+    async fn answer(&self, caller: &mut Caller<'_, Data>) -> Result<Vec<Value>, Error> {
+        Answer { waiting: self, caller }.await
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.control.state().parked.retain(|parked| parked.id != self.id);
+    }
+}
+
+struct Answer<'a, 'c> {
+    waiting: &'a Waiting<'a>,
+    caller: &'a mut Caller<'c, Data>,
+}
+
+impl Future for Answer<'_, '_> {
+    type Output = Result<Vec<Value>, Error>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Some(visit) = VISIT.take() {
+            // SAFETY: `visit` put the pointer there on this thread and outlives this poll.
+            unsafe { (*visit)(wasmtime::AsContextMut::as_context_mut(this.caller)) };
+            return Poll::Pending;
+        }
+        // The control's waker is the runner's: the context's may be a visitor's.
+        match this.waiting.take_answer() {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// The host's answer must fit the import's results.
+fn check(import: &HostImport, answer: &[Value]) -> Result<(), Error> {
+    let expected = &import.signature.results;
+    if expected.len() != answer.len() {
+        let (want, got) = (expected.len(), answer.len());
+        return Err(wrong(import, format!("{got} results instead of {want}")));
+    }
+    for (at, (ty, value)) in expected.iter().zip(answer).enumerate() {
+        if *ty != value.ty() {
+            let (want, got) = (ty.as_str(), value.ty().as_str());
+            return Err(wrong(import, format!("{got} instead of {want} as result {}", at + 1)));
+        }
+    }
+    Ok(())
+}
+
+fn wrong(import: &HostImport, what: String) -> Error {
+    let HostImport { module, name, .. } = import;
+    let message = format!("the host function {module}.{name} returned {what}");
+    Error::new(Class::Host, Kind::HostError, message)
+}
+
+fn references(import: &HostImport) -> Error {
+    let HostImport { module, name, .. } = import;
+    let message = format!("the host function {module}.{name} takes or returns a reference");
+    Error::new(Class::Host, Kind::Unsupported, message)
+}

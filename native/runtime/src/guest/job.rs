@@ -1,0 +1,87 @@
+//! What is asked of a guest, by whom, and how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::control::{destroyed, next_id};
+use super::host_call::HostCall;
+use crate::counts::{Live, Object};
+use crate::error::{Class, Error, Kind, Result};
+use crate::ticker::Armed;
+use crate::value::Value;
+
+/// Numbers a job.
+pub type JobId = u64;
+
+/// What a job answers: the results of the function, none for an instantiation.
+pub type Outcome = Result<Vec<Value>>;
+
+/// Who asked for a job. The core knows no process: it hands over data.
+pub trait Client: Send + Sync {
+    /// A host call to serve; false when nobody is there any more.
+    fn host_call(&self, call: HostCall) -> bool;
+    /// The job ended. Called once.
+    fn finish(&self, job: JobId, outcome: Outcome);
+}
+
+/// What a guest can be asked to do.
+#[derive(Debug)]
+pub enum Request {
+    /// Make the instance in the store and run its start section.
+    Instantiate,
+    Call { export: String, args: Vec<Value>, fuel: Option<u64> },
+}
+
+/// A request under way.
+pub struct Job {
+    pub(crate) id: JobId,
+    pub(crate) request: Request,
+    pub(crate) client: Arc<dyn Client>,
+    pub(crate) deadline: Option<Armed>,
+    _live: Live,
+}
+
+impl Job {
+    pub fn new(request: Request, client: Arc<dyn Client>) -> Self {
+        let _live = Live::new(Object::Job);
+        Job { id: next_id(), request, client, deadline: None, _live }
+    }
+
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Ends the job.
+    pub fn finish(self, outcome: Outcome) {
+        self.client.finish(self.id, outcome);
+    }
+}
+
+/// Why a job was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Timeout(Duration),
+    Interrupt,
+    HostTimeout(Duration),
+    Destroyed,
+}
+
+impl Reason {
+    /// What the stopped job answers.
+    pub fn error(self) -> Error {
+        match self {
+            Reason::Timeout(after) => {
+                let message = format!("the call did not end within {} ms", after.as_millis());
+                Error::new(Class::Trap, Kind::Timeout, message)
+            }
+            Reason::Interrupt => {
+                Error::new(Class::Trap, Kind::Interrupt, "the call was interrupted")
+            }
+            Reason::HostTimeout(after) => {
+                let message = format!("a host call got no answer within {} ms", after.as_millis());
+                Error::new(Class::Host, Kind::HostTimeout, message)
+            }
+            Reason::Destroyed => destroyed(),
+        }
+    }
+}

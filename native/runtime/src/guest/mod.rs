@@ -1,0 +1,25 @@
+//! A guest is a state machine that is polled: store, instance, queue and the call under way.
+//!
+//! - `Guest`: the handle. `submit` asks, `poll` moves it on, `access` enters it between two polls,
+//!   `destroy` ends it.
+//! - `Control`: what other threads touch while it runs.
+//! - `Step`: what a poll ended with.
+//!
+//! Nothing here sends a message, spawns a thread or knows a process.
+
+mod control;
+mod execute;
+mod host_call;
+mod job;
+mod poll;
+mod store;
+mod view;
+
+pub use control::{Control, Submitted};
+pub use host_call::{HostCall, HostImport};
+pub use job::{Client, Job, JobId, Outcome, Reason, Request};
+pub use poll::{Destroyed, Guest, Step, panicked};
+pub use store::Data;
+pub use view::{MemorySize, View};
+
+pub(crate) use host_call::call as host_call;

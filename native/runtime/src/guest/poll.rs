@@ -1,0 +1,306 @@
+//! The guest itself: who holds the store, and how a run is moved on.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use wasmtime::AsContextMut;
+
+use super::control::{Control, Next, Submitted, destroyed};
+use super::execute::execute;
+use super::host_call::{HostCall, visit, visiting};
+use super::job::{Client, Job, JobId, Outcome, Reason, Request};
+use super::store::StoreCell;
+use super::view::View;
+use crate::counts::{Live, Object};
+use crate::error::{Class, Error, Kind, Result};
+use crate::linker::Linked;
+use crate::memory::{Lease, Pending, Permit, deferring};
+use crate::module::Module;
+use crate::options::InstanceOptions;
+use crate::reactor;
+use crate::ticker;
+use crate::wasi::{Captured, Wasi};
+
+/// A live instance, or what is left of one. Everything about it is safe from any thread.
+pub struct Guest {
+    control: Arc<Control>,
+    linked: Arc<Linked>,
+    module: Module,
+    output: Option<Captured>,
+    body: Mutex<Body>,
+    /// The instance's place in its pool.
+    permit: Mutex<Option<Permit>>,
+    _live: Live,
+}
+
+enum Body {
+    Idle(Box<StoreCell>),
+    Running(Run),
+    Gone,
+}
+
+struct Run {
+    job: Job,
+    /// Memories for the store, offered in the first poll of an instantiation.
+    lease: Option<Lease>,
+    future: Pin<Box<dyn Future<Output = (Box<StoreCell>, Outcome)> + Send>>,
+}
+
+/// What a poll ended with.
+pub enum Step {
+    /// A job ended.
+    Done(Job, Outcome),
+    /// The guest waits for the host to answer this call of the given client.
+    Host(Arc<dyn Client>, HostCall),
+    /// Poll again when the waker fires.
+    Wait,
+    /// Nothing is queued, and the runner is detached.
+    Idle,
+    /// The store is gone, and the runner is detached.
+    Gone,
+}
+
+/// How far `destroy` came.
+pub enum Destroyed {
+    /// The store is gone.
+    Done,
+    /// The store is gone, but its memory is still to be restored.
+    Restore(Pending),
+    /// The runner does it and tells the client.
+    Later,
+}
+
+impl Guest {
+    /// A guest whose first job must be `Request::Instantiate`.
+    ///
+    /// # Errors
+    /// `link`, `pool` and option errors; nothing is left behind.
+    pub fn new(module: &Module, options: &InstanceOptions) -> Result<Arc<Self>> {
+        let linked = module.link(options)?;
+        let lease = module.lease()?;
+        let wasi = options.wasi.as_ref().map(Wasi::new).transpose()?;
+        let output = wasi.as_ref().map(|wasi| wasi.captured().clone());
+        let engine = module.engine().wasmtime().clone();
+        let control = Control::new(engine, options.host_timeout);
+        let cell = StoreCell::new(module, control.clone(), wasi, options.limits.clone(), lease);
+        Ok(Arc::new(Guest {
+            control,
+            linked,
+            module: module.clone(),
+            output,
+            body: Mutex::new(Body::Idle(Box::new(cell))),
+            permit: Mutex::new(None),
+            _live: Live::new(Object::Guest),
+        }))
+    }
+
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// The captured output of the guest, if it has WASI.
+    pub fn output(&self) -> Option<&Captured> {
+        self.output.as_ref()
+    }
+
+    /// True when the store is gone.
+    pub fn is_gone(&self) -> bool {
+        matches!(*self.body.lock(), Body::Gone)
+    }
+
+    /// Makes the instance at once, on this thread: for modules without a start section. A guest
+    /// that could not be made is gone.
+    ///
+    /// # Errors
+    /// Traps of segments, limits, and host errors.
+    pub fn instantiate(&self) -> Result<()> {
+        let job = Job::new(Request::Instantiate, Arc::new(Nobody));
+        self.submit(job, None)?;
+        let mut cx = Context::from_waker(Waker::noop());
+        let outcome = loop {
+            match self.poll(&mut cx) {
+                Step::Done(_, outcome) => break outcome,
+                Step::Wait => std::hint::spin_loop(),
+                Step::Host(..) | Step::Idle | Step::Gone => {
+                    break Err(Error::internal("an instantiation without start asked for the host"));
+                }
+            }
+        };
+        if outcome.is_err() {
+            self.control.doom(None);
+        }
+        // The last poll detaches this thread, or takes the store down.
+        self.poll(&mut cx);
+        outcome.map(drop)
+    }
+
+    /// Queues a job; `timeout` runs from this moment on.
+    ///
+    /// # Errors
+    /// `destroyed`.
+    pub fn submit(&self, mut job: Job, timeout: Option<Duration>) -> Result<Submitted> {
+        job.deadline = timeout.and_then(|after| {
+            ticker::arm(after, &self.control, job.id, Reason::Timeout(after))
+        });
+        self.control.submit(job)
+    }
+
+    /// Moves the guest on until it waits or a job ended. Called by its runner only.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Step {
+        if !self.control.begin_poll() {
+            return Step::Wait;
+        }
+        let _runtime = reactor::enter().ok();
+        let step = self.step(&mut self.body.lock(), cx);
+        self.control.end_poll();
+        if let Step::Gone = step {
+            self.permit.lock().take();
+            self.control.gone();
+        }
+        step
+    }
+
+    fn step(&self, body: &mut Body, cx: &mut Context<'_>) -> Step {
+        if let Body::Idle(_) = body {
+            if self.control.is_doomed() {
+                *body = Body::Gone;
+            } else {
+                match self.control.next_job() {
+                    Next::Job(job) => self.begin(body, job),
+                    Next::Wait => return Step::Wait,
+                    Next::Idle => return Step::Idle,
+                }
+            }
+        }
+        self.advance(body, cx)
+    }
+
+    fn begin(&self, body: &mut Body, mut job: Job) {
+        let Body::Idle(mut cell) = std::mem::replace(body, Body::Gone) else { return };
+        let lease = cell.lease.take();
+        let request = std::mem::replace(&mut job.request, Request::Instantiate);
+        let future = run(cell, self.linked.clone(), self.control.clone(), request);
+        *body = Body::Running(Run { job, lease, future: Box::pin(future) });
+    }
+
+    fn advance(&self, body: &mut Body, cx: &mut Context<'_>) -> Step {
+        let Body::Running(run) = body else { return Step::Gone };
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_run(run, cx)));
+        let (next, outcome) = match polled {
+            Ok(Poll::Pending) => return waiting(&self.control, run),
+            Ok(Poll::Ready((cell, outcome))) => (Body::Idle(cell), outcome),
+            Err(panic) => (Body::Gone, Err(panicked(panic.as_ref()))),
+        };
+        let old = std::mem::replace(body, next);
+        self.control.ended();
+        match old {
+            Body::Running(run) => Step::Done(bury(run), outcome),
+            Body::Idle(_) | Body::Gone => Step::Gone,
+        }
+    }
+
+    fn poll_run(&self, run: &mut Run, cx: &mut Context<'_>) -> Poll<(Box<StoreCell>, Outcome)> {
+        let Some(lease) = run.lease.take() else { return run.future.as_mut().poll(cx) };
+        let (polled, permit) = lease.offer(|| run.future.as_mut().poll(cx));
+        *self.permit.lock() = Some(permit);
+        polled
+    }
+
+    /// Enters the store of an idle guest, or of one parked in a host call.
+    ///
+    /// # Errors
+    /// `busy` while the guest runs, `destroyed`, and what `f` answers.
+    pub fn access<R>(&self, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {
+        let _inside = self.control.begin_access()?;
+        match &mut *self.body.lock() {
+            Body::Idle(cell) => f(View::new(cell.store.as_context_mut())),
+            Body::Running(run) => visit_run(run, f),
+            Body::Gone => Err(destroyed()),
+        }
+    }
+
+    /// Ends the guest in any state; `mourner` is told when the answer is `Later`.
+    pub fn destroy(&self, mourner: Option<Arc<dyn Client>>) -> Destroyed {
+        if !self.control.doom(mourner) {
+            return Destroyed::Later;
+        }
+        let old = std::mem::replace(&mut *self.body.lock(), Body::Gone);
+        let ((), pending) = deferring(|| drop(old));
+        self.permit.lock().take();
+        if pending.is_empty() { Destroyed::Done } else { Destroyed::Restore(pending) }
+    }
+}
+
+/// Asks for an instantiation whose outcome is read from its poll.
+struct Nobody;
+
+impl Client for Nobody {
+    fn host_call(&self, _: HostCall) -> bool {
+        false
+    }
+
+    fn finish(&self, _: JobId, _: Outcome) {}
+}
+
+/// One job from its start to its end. Dropping the request's future unwinds the guest's stack, so
+/// that a cancelled run gives its store back.
+async fn run(
+    mut cell: Box<StoreCell>,
+    linked: Arc<Linked>,
+    control: Arc<Control>,
+    request: Request,
+) -> (Box<StoreCell>, Outcome) {
+    let outcome = {
+        let mut work = pin!(execute(&mut cell, &linked, request));
+        poll_fn(|cx| match control.cancelled().filter(|_| !visiting()) {
+            Some(reason) => Poll::Ready(Err(reason.error())),
+            None => work.as_mut().poll(cx),
+        })
+        .await
+    };
+    (cell, outcome)
+}
+
+fn waiting(control: &Control, run: &Run) -> Step {
+    match control.take_host_call() {
+        Some(call) => Step::Host(run.job.client.clone(), call),
+        None => Step::Wait,
+    }
+}
+
+fn visit_run<R>(run: &mut Run, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {
+    let (mut f, mut answer) = (Some(f), None);
+    let mut enter = |store: wasmtime::StoreContextMut<'_, super::Data>| {
+        answer = f.take().map(|f| f(View::new(store)));
+    };
+    // The parked host call ignores this waker: the runner's stays in the control.
+    let mut cx = Context::from_waker(Waker::noop());
+    visit(&mut enter, || {
+        let _ = run.future.as_mut().poll(&mut cx);
+    });
+    answer.unwrap_or_else(|| Err(Error::internal("a parked guest did not let a visitor in")))
+}
+
+/// The job of an ended run. A future that panicked may panic once more while it is dropped.
+fn bury(run: Run) -> Job {
+    let Run { job, future, .. } = run;
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
+    job
+}
+
+/// A panic's message as an error.
+pub fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::new(Class::Internal, Kind::Panic, text.unwrap_or("a panic without a message"))
+}

@@ -1,0 +1,135 @@
+//! What a store holds: the guest's WASI state, its limits and its control; and the store with its
+//! instance as one movable piece.
+
+use std::sync::Arc;
+
+use wasmtime::{Instance, ResourceLimiter, Store};
+
+use super::control::Control;
+use crate::counts::{Live, Object};
+use crate::error::{Class, Error, Kind};
+use crate::memory::Lease;
+use crate::module::Module;
+use crate::options::Limits;
+use crate::wasi::Wasi;
+
+/// The data of a guest's store.
+pub struct Data {
+    pub(crate) control: Arc<Control>,
+    pub(crate) wasi: Option<Wasi>,
+    pub(crate) limiter: Limiter,
+    pub(super) instance: Option<Instance>,
+}
+
+/// A store, and what lives exactly as long.
+pub struct StoreCell {
+    pub(super) store: Store<Data>,
+    pub(super) module: Module,
+    /// Memories for the instance to come.
+    pub(super) lease: Option<Lease>,
+    _live: Live,
+}
+
+impl StoreCell {
+    pub fn new(
+        module: &Module,
+        control: Arc<Control>,
+        wasi: Option<Wasi>,
+        limits: Limits,
+        lease: Lease,
+    ) -> Self {
+        let engine = module.engine().wasmtime();
+        let limiter = Limiter::new(limits);
+        let mut store = Store::new(engine, Data { control, wasi, limiter, instance: None });
+        store.limiter(|data| &mut data.limiter);
+        // Every bump of the epoch is a look at the flags; the runner polls again at once.
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_async_yield_and_update(1);
+        StoreCell { store, module: module.clone(), lease: Some(lease), _live: Live::new(Object::Store) }
+    }
+}
+
+/// Enforces the limits of one instance and remembers which was hit.
+pub struct Limiter {
+    limits: Limits,
+    total: u64,
+    /// Bytes granted to the growth under way, taken back if it fails.
+    pending: u64,
+    hit: Option<Error>,
+}
+
+impl Limiter {
+    fn new(limits: Limits) -> Self {
+        Limiter { limits, total: 0, pending: 0, hit: None }
+    }
+
+    /// The limit that refused something since the last look.
+    pub(super) fn take_hit(&mut self) -> Option<Error> {
+        self.hit.take()
+    }
+
+    fn refuse(&mut self, kind: Kind, message: String) -> wasmtime::Result<bool> {
+        self.hit = Some(Error::new(Class::Limit, kind, message));
+        Ok(false)
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let desired = desired as u64;
+        if let Some(limit) = self.limits.memory.filter(|limit| desired > *limit) {
+            let message = format!("a memory of {desired} bytes is over memory_limit ({limit})");
+            return self.refuse(Kind::MemoryLimit, message);
+        }
+        let growth = desired.saturating_sub(current as u64);
+        let total = self.total.saturating_add(growth);
+        if let Some(limit) = self.limits.total_memory.filter(|limit| total > *limit) {
+            let message = format!("{total} bytes of memory are over total_memory_limit ({limit})");
+            return self.refuse(Kind::MemoryLimit, message);
+        }
+        (self.total, self.pending) = (total, growth);
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.total = self.total.saturating_sub(std::mem::take(&mut self.pending));
+        Ok(())
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        match self.limits.table_elements.filter(|limit| desired as u64 > *limit) {
+            Some(limit) => {
+                let message =
+                    format!("a table of {desired} elements is over max_table_elements ({limit})");
+                self.refuse(Kind::TableLimit, message)
+            }
+            None => Ok(true),
+        }
+    }
+
+    fn instances(&self) -> usize {
+        self.limits.instances.map_or(usize::MAX, clamp)
+    }
+
+    fn tables(&self) -> usize {
+        self.limits.tables.map_or(usize::MAX, clamp)
+    }
+
+    fn memories(&self) -> usize {
+        usize::MAX
+    }
+}
+
+fn clamp(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,336 @@
+//! One engine's slots and its counts of live instances, memories and tables.
+//! Rule: an instance gets all it needs at once or a plain answer at once; nothing waits here.
+
+use super::idle::Idle;
+use super::image::MemoryPlan;
+use super::held::Held;
+use super::lease::{Lease, Offer, Permit};
+use super::pagemap::pagemap_scan_available;
+use super::reset::Policy;
+use super::slot::{Arena, Key, Slot};
+use super::{MEMORY_RESERVATION, limits::Limits};
+use crate::options::PoolOptions;
+use crate::{Class, Error, Kind, Result};
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Idle slots that an engine without a pool keeps.
+const ON_DEMAND_IDLE: usize = 8;
+
+/// Bytes that a reset restores in place for an engine without a pool: with the slots above, at most
+/// 32 MiB stay behind.
+const ON_DEMAND_KEEP: usize = 4 << 20;
+
+/// The slots of one engine.
+#[derive(Debug)]
+pub struct Pool {
+    limits: Option<Limits>,
+    policy: Policy,
+    verify: bool,
+    /// Bytes one slot can grow to.
+    capacity: usize,
+    state: Mutex<State>,
+    counters: Counters,
+    /// After the state: slots of an arena go before their arena.
+    arena: Option<Arena>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    live: Live,
+    idle: Idle,
+    /// Slots of the arena that were never used: those from this number on.
+    fresh: u32,
+    blank: Vec<Slot>,
+}
+
+/// What is in use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Live {
+    pub(super) instances: u64,
+    pub(super) memories: u64,
+    pub(super) tables: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    resets: AtomicU64,
+    bytes_restored: AtomicU64,
+    verify_failures: AtomicU64,
+    quarantined: AtomicU64,
+}
+
+/// What a pool did and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolInfo {
+    /// Slots there are: all of a pool's, or those an engine without a pool holds just now.
+    pub total: u64,
+    /// Live memories.
+    pub used: u64,
+    /// Idle slots that hold an image, ready for its next instance.
+    pub warm: u64,
+    /// Live instances.
+    pub instances: u64,
+    /// Memories restored since the pool was made.
+    pub resets: u64,
+    /// Bytes restored in place since the pool was made.
+    pub bytes_restored: u64,
+    /// Memories that differed from their image after a reset; only `verify` looks. Always 0.
+    pub verify_failures: u64,
+    /// Slots given up because the system refused to map them anew.
+    pub quarantined: u64,
+}
+
+impl Pool {
+    /// Reserves `memories` slots of 4 GiB and a guard.
+    ///
+    /// # Errors
+    /// `pool_too_large` when the system does not have that much address space.
+    pub fn pooled(options: &PoolOptions) -> Result<Arc<Pool>> {
+        Pool::with_scan(options, pagemap_scan_available())
+    }
+
+    /// As `pooled`, but drops all of a memory at each reset, as on a system that cannot tell which
+    /// pages were written.
+    ///
+    /// # Errors
+    /// As `pooled`.
+    pub fn pooled_without_scan(options: &PoolOptions) -> Result<Arc<Pool>> {
+        Pool::with_scan(options, false)
+    }
+
+    fn with_scan(options: &PoolOptions, scan: bool) -> Result<Arc<Pool>> {
+        let arena = Arena::new(options.memories).map_err(|e| too_large(options.memories, &e))?;
+        let keep = usize::try_from(options.keep_resident).unwrap_or(usize::MAX);
+        Ok(Arc::new(Pool {
+            limits: Some(Limits::of(options)),
+            policy: Policy { keep, scan },
+            verify: options.verify,
+            capacity: options.max_memory.min(MEMORY_RESERVATION) as usize,
+            state: Mutex::default(),
+            counters: Counters::default(),
+            arena: Some(arena),
+        }))
+    }
+
+    /// A pool without limits: slots are mapped when needed, and a few are kept when idle.
+    pub fn on_demand() -> Arc<Pool> {
+        Arc::new(Pool {
+            limits: None,
+            policy: Policy { keep: ON_DEMAND_KEEP, scan: pagemap_scan_available() },
+            verify: false,
+            capacity: MEMORY_RESERVATION as usize,
+            state: Mutex::default(),
+            counters: Counters::default(),
+            arena: None,
+        })
+    }
+
+    /// What the pool did and holds.
+    pub fn info(&self) -> PoolInfo {
+        let state = self.state.lock();
+        let (live, warm) = (state.live, state.idle.len() as u64);
+        drop(state);
+        let used = live.memories;
+        PoolInfo {
+            total: self.limits.as_ref().map_or(used + warm, |limits| limits.memories.into()),
+            used,
+            warm,
+            instances: live.instances,
+            resets: self.counters.resets.load(Relaxed),
+            bytes_restored: self.counters.bytes_restored.load(Relaxed),
+            verify_failures: self.counters.verify_failures.load(Relaxed),
+            quarantined: self.counters.quarantined.load(Relaxed),
+        }
+    }
+
+    /// Tells whether an instance with these memories and tables could ever live here.
+    ///
+    /// # Errors
+    /// `memory_limit` when a memory begins larger than `max_memory`.
+    pub fn check(&self, plans: &[MemoryPlan]) -> Result<()> {
+        self.limits.as_ref().map_or(Ok(()), |limits| limits.check(plans))
+    }
+
+    /// Takes what one instance needs: a permit, and a slot for each memory that lives in one.
+    ///
+    /// # Errors
+    /// `pool_exhausted`, naming the cap; `memory_limit` as in `check`; `out_of_memory` when the
+    /// system refuses a mapping.
+    pub fn acquire(self: &Arc<Self>, plans: &[MemoryPlan], tables: usize) -> Result<Lease> {
+        self.check(plans)?;
+        let (memories, tables) = (plans.len() as u64, tables as u64);
+        let need = Live { instances: 1, memories, tables };
+        let picks = self.pick(plans, need)?;
+        // From here on the counts are held by what is dropped on an error.
+        let plain = plans.iter().filter(|plan| !plan.slotted).count();
+        let permit = Permit::new(self.clone(), Live { memories: plain as u64, ..need });
+        let mut picks = picks.into_iter();
+        let mut offers = Vec::with_capacity(plans.len());
+        for plan in plans {
+            offers.push(match plan.slotted {
+                true => Offer::Slot(Held::new(self.clone(), picks.next().flatten(), plan)),
+                false => Offer::Plain { limit: self.plain_limit() },
+            });
+        }
+        for offer in &mut offers {
+            offer.prepare()?;
+        }
+        Ok(Lease::new(offers, permit))
+    }
+
+    /// Counts the instance in and takes its slots; `None` is a slot yet to be mapped.
+    fn pick(&self, plans: &[MemoryPlan], need: Live) -> Result<Vec<Option<Slot>>> {
+        let mut state = self.state.lock();
+        if let Some(limits) = &self.limits {
+            limits.admit(&state.live, &need)?;
+        }
+        state.live.add(&need);
+        let slotted = plans.iter().filter(|plan| plan.slotted);
+        Ok(slotted.map(|plan| state.slot_for(plan, self.arena.as_ref(), self.slots())).collect())
+    }
+
+    fn slots(&self) -> u32 {
+        self.limits.as_ref().map_or(0, |limits| limits.memories)
+    }
+
+    fn plain_limit(&self) -> usize {
+        if self.limits.is_some() { self.capacity } else { usize::MAX }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// True when a memory may leave its slot to grow beyond it.
+    pub(super) fn may_outgrow(&self) -> bool {
+        self.limits.is_none()
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    pub(super) fn verifies(&self) -> bool {
+        self.verify
+    }
+
+    pub(super) fn count_reset(&self, restored: usize) {
+        self.counters.resets.fetch_add(1, Relaxed);
+        self.counters.bytes_restored.fetch_add(restored as u64, Relaxed);
+    }
+
+    pub(super) fn count_verify_failure(&self) {
+        self.counters.verify_failures.fetch_add(1, Relaxed);
+    }
+
+    /// Takes a restored slot back.
+    pub(super) fn put_back(&self, slot: Slot) {
+        let Some(key) = slot.key() else { return self.put_blank(Some(slot)) };
+        let mut state = self.state.lock();
+        state.live.memories = state.live.memories.saturating_sub(1);
+        state.idle.put(key, slot);
+        let surplus = self.arena.is_none() && state.idle.len() > ON_DEMAND_IDLE;
+        let surplus = if surplus { state.idle.take_oldest() } else { None };
+        drop(state);
+        drop(surplus);
+    }
+
+    /// Takes a slot back that may hold anything, or was never mapped.
+    pub(super) fn discard(&self, slot: Option<Slot>, accessible: usize) {
+        let slot = slot.and_then(|slot| self.blanked(slot, accessible));
+        self.put_blank(slot);
+    }
+
+    /// The slot without its bytes; `None` when the system refuses: it is never used again.
+    fn blanked(&self, mut slot: Slot, accessible: usize) -> Option<Slot> {
+        if slot.is_own() || slot.blank(accessible).is_ok() {
+            return Some(slot);
+        }
+        self.counters.quarantined.fetch_add(1, Relaxed);
+        None
+    }
+
+    fn put_blank(&self, slot: Option<Slot>) {
+        let mut state = self.state.lock();
+        state.live.memories = state.live.memories.saturating_sub(1);
+        let own = slot.and_then(|slot| state.keep_blank(slot));
+        drop(state);
+        drop(own);
+    }
+
+    pub(super) fn release(&self, live: &Live) {
+        self.state.lock().live.remove(live);
+    }
+
+    /// Takes the bytes of an image out of every idle slot.
+    pub(super) fn forget(&self, image: u64) {
+        let slots = self.state.lock().idle.take_image(image);
+        for slot in slots {
+            if let Some(slot) = self.blanked(slot, 0) {
+                let own = self.state.lock().keep_blank(slot);
+                drop(own);
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Where a mapping failed, part of the range may have gone to somebody else meanwhile.
+        if *self.counters.quarantined.get_mut() > 0 {
+            std::mem::forget(self.arena.take());
+        }
+    }
+}
+
+impl State {
+    /// Its image's last slot, else one that holds nothing, else the one idle for longest.
+    fn slot_for(&mut self, plan: &MemoryPlan, arena: Option<&Arena>, slots: u32) -> Option<Slot> {
+        let id = plan.image.as_ref().map_or(0, |image| image.id());
+        let key = Key { image: id, min: plan.min_bytes as usize };
+        if let Some(slot) = self.idle.take(key).or_else(|| self.blank.pop()) {
+            return Some(slot);
+        }
+        let arena = arena?;
+        if self.fresh < slots {
+            self.fresh += 1;
+            return Some(arena.slot(self.fresh - 1));
+        }
+        self.idle.take_oldest()
+    }
+
+    /// Keeps an arena's slot; one that owns its range is handed back to be unmapped.
+    fn keep_blank(&mut self, slot: Slot) -> Option<Slot> {
+        if slot.is_own() {
+            return Some(slot);
+        }
+        self.blank.push(slot);
+        None
+    }
+}
+
+impl Live {
+    fn add(&mut self, other: &Live) {
+        self.instances += other.instances;
+        self.memories += other.memories;
+        self.tables += other.tables;
+    }
+
+    fn remove(&mut self, other: &Live) {
+        self.instances = self.instances.saturating_sub(other.instances);
+        self.memories = self.memories.saturating_sub(other.memories);
+        self.tables = self.tables.saturating_sub(other.tables);
+    }
+}
+
+fn too_large(memories: u32, error: &io::Error) -> Error {
+    let gib = Arena::size(memories).unwrap_or(usize::MAX) >> 30;
+    let text = format!(
+        "a pool of {memories} memories reserves {gib} GiB of address space, \
+         which this system refuses: {error}"
+    );
+    Error::new(Class::Compile, Kind::PoolTooLarge, text)
+}

@@ -1,0 +1,205 @@
+//! Compiled modules: made from WebAssembly or from an artifact, immutable, shared by all.
+//!
+//! - `Module`: the compiled code, the images of its memories, and what was linked from it.
+//! - `artifact`: the file container.
+//! - `facts`: what an artifact says about its module besides the code.
+//! - `inspect`: imports and exports as data.
+
+pub mod artifact;
+mod facts;
+mod footer;
+mod inspect;
+mod source;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wasmtime::ExternType;
+
+pub use facts::Facts;
+pub use inspect::{Export, ExternKind, Import};
+pub use source::{on_big_stack, parse_wat, validate};
+
+use crate::counts::{Live, Object};
+use crate::engine::Engine;
+use crate::error::{Class, Error, Kind, Result};
+use crate::linker::{Linked, Shape};
+use crate::memory::{Lease, MemoryData, MemoryPlan, extract};
+use crate::options::{Check, CompileOptions, InstanceOptions};
+use crate::value::Signature;
+
+/// Linked forms of one module that are kept.
+const MAX_SHAPES: usize = 16;
+
+/// A compiled module. Cloning is cheap.
+#[derive(Clone)]
+pub struct Module(Arc<Inner>);
+
+struct Inner {
+    // Fields drop in order: the code goes before the engine.
+    linked: Mutex<Vec<(Shape, Arc<Linked>)>>,
+    wasmtime: wasmtime::Module,
+    engine: Arc<Engine>,
+    memories: Vec<MemoryPlan>,
+    facts: Facts,
+    functions: HashMap<String, Signature>,
+    tables: usize,
+    _live: Live,
+}
+
+impl Module {
+    /// Compiles WebAssembly.
+    ///
+    /// # Errors
+    /// Class `compile`: `malformed`, `invalid`, `unsupported`, and those of [`Engine::get`].
+    pub fn compile(wasm: &[u8], options: &CompileOptions) -> Result<Self> {
+        let engine = Engine::get(options)?;
+        validate(&engine, wasm)?;
+        let facts = Facts::of(wasm, options)?;
+        let extracted = extract(wasm)?;
+        let wasmtime = on_big_stack(|| wasmtime::Module::new(engine.wasmtime(), &extracted.wasm))?
+            .map_err(|error| source::invalid(&error))?;
+        Module::new(engine, wasmtime, extracted.memories.iter().map(MemoryData::plan).collect::<Result<_>>()?, facts)
+    }
+
+    /// The artifact of this module: code, images and facts in one file.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        let code = self.0.wasmtime.serialize().map_err(|e| Error::internal(e.to_string()))?;
+        Ok(artifact::write(&code, &self.0.memories, &self.0.facts.encode()))
+    }
+
+    /// Loads an artifact from memory; every byte is checked.
+    ///
+    /// # Errors
+    /// Class `compile`: `corrupted`, `incompatible`, and those of [`Engine::get`].
+    pub fn deserialize(bytes: &[u8], options: &CompileOptions) -> Result<Self> {
+        let contents = artifact::parse(bytes, Check::Full)?;
+        let facts = Facts::decode(&contents.meta)?;
+        facts.must_fit(options)?;
+        let engine = Engine::get(options)?;
+        let code = &bytes[contents.code.clone()];
+        // SAFETY: the checksum says that the code is what `serialize` wrote, and who hands us an
+        // artifact vouches for it, as for a shared library.
+        let wasmtime = unsafe { wasmtime::Module::deserialize(engine.wasmtime(), code) };
+        let wasmtime = wasmtime.map_err(|error| incompatible(&error))?;
+        Module::new(engine, wasmtime, contents.plans(bytes)?, facts)
+    }
+
+    /// Maps an artifact from its file. The file must not be changed in place while it is in use
+    /// (replacing it by a rename is fine): it is mapped like a shared library.
+    ///
+    /// # Errors
+    /// As [`Module::deserialize`], and `file` when it cannot be read.
+    pub fn deserialize_file(path: &Path, options: &CompileOptions, check: Check) -> Result<Self> {
+        let file = Arc::new(open(path)?);
+        let contents = artifact::parse_file(&file, check)?;
+        let facts = Facts::decode(&contents.meta)?;
+        facts.must_fit(options)?;
+        let engine = Engine::get(options)?;
+        let code = file.try_clone().map_err(|error| unreadable(path, &error))?;
+        // SAFETY: as in `deserialize`; code and images come from the one file that was checked.
+        let wasmtime = unsafe { wasmtime::Module::deserialize_open_file(engine.wasmtime(), code) };
+        let wasmtime = wasmtime.map_err(|error| incompatible(&error))?;
+        Module::new(engine, wasmtime, contents.plans_from(&file)?, facts)
+    }
+
+    fn new(
+        engine: Arc<Engine>,
+        wasmtime: wasmtime::Module,
+        memories: Vec<MemoryPlan>,
+        facts: Facts,
+    ) -> Result<Self> {
+        let functions = wasmtime
+            .exports()
+            .filter_map(|export| match export.ty() {
+                ExternType::Func(ty) => Some((export.name().to_owned(), Signature::of(&ty))),
+                _ => None,
+            })
+            .collect();
+        let tables = wasmtime.resources_required().num_tables as usize;
+        Ok(Module(Arc::new(Inner {
+            linked: Mutex::default(),
+            wasmtime,
+            engine,
+            memories,
+            facts,
+            functions,
+            tables,
+            _live: Live::new(Object::Module),
+        })))
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// True when no other handle of this module is alive.
+    pub fn is_last(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    pub fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    /// The signature of an exported function.
+    pub fn function(&self, name: &str) -> Option<&Signature> {
+        self.0.functions.get(name)
+    }
+
+    /// Imports in their order.
+    pub fn imports(&self) -> Vec<Import> {
+        self.0.wasmtime.imports().map(|import| Import::of(&import)).collect()
+    }
+
+    /// Exports in their order.
+    pub fn exports(&self) -> Vec<Export> {
+        self.0.wasmtime.exports().map(|export| Export::of(&export)).collect()
+    }
+
+    /// The module with its imports resolved.
+    ///
+    /// # Errors
+    /// Those of [`Linked::new`].
+    pub fn link(&self, options: &InstanceOptions) -> Result<Arc<Linked>> {
+        let shape = Shape::of(options);
+        let mut linked = self.0.linked.lock();
+        if let Some(at) = linked.iter().position(|(known, _)| *known == shape) {
+            return Ok(linked[at].1.clone());
+        }
+        let new = Arc::new(Linked::new(&self.0.wasmtime, &shape)?);
+        if linked.len() == MAX_SHAPES {
+            linked.remove(0);
+        }
+        linked.push((shape, new.clone()));
+        Ok(new)
+    }
+
+    /// Memories and a place for one instance.
+    ///
+    /// # Errors
+    /// Class `pool`, kind `pool_exhausted`.
+    pub fn lease(&self) -> Result<Lease> {
+        self.0.engine.pool().acquire(&self.0.memories, self.0.tables)
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => Ok(file),
+        Ok(_) => Err(unreadable(path, &std::io::Error::other("not a regular file"))),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(Class::Compile, Kind::File, format!("{}: {error}", path.display()))
+}
+
+fn incompatible(error: &wasmtime::Error) -> Error {
+    Error::new(Class::Compile, Kind::Incompatible, error.root_cause().to_string())
+}

@@ -1,0 +1,62 @@
+//! From text and bytes to valid WebAssembly.
+
+use wasmparser::{Encoding, Parser, Payload};
+
+use crate::engine::Engine;
+use crate::error::{Class, Error, Kind, Result};
+
+/// Bytes of stack for work whose recursion follows the input.
+const BIG_STACK: usize = 64 << 20;
+
+/// Runs `f` on a thread with a big stack: those of dirty schedulers hold 320 KiB, and parsers and
+/// the compiler recurse as deep as the input is nested.
+pub fn on_big_stack<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R> {
+    std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .name("wasmtime-compile".into())
+            .stack_size(BIG_STACK)
+            .spawn_scoped(scope, f)
+            .map_err(|e| Error::new(Class::Limit, Kind::ThreadLimit, e.to_string()))?
+            .join()
+            .map_err(|panic| crate::guest::panicked(panic.as_ref()))
+    })
+}
+
+/// Turns the text format into the binary format.
+///
+/// # Errors
+/// Class `compile`, kind `malformed`, with the line and column.
+pub fn parse_wat(text: &[u8]) -> Result<Vec<u8>> {
+    let text = std::str::from_utf8(text)
+        .map_err(|error| malformed(format!("the text is not UTF-8: {error}")))?;
+    on_big_stack(|| wat::parse_str(text))?.map_err(|error| malformed(error.to_string()))
+}
+
+/// Checks that `wasm` is a valid module for `engine`, without compiling it.
+///
+/// # Errors
+/// Class `compile`: `malformed` when it is not WebAssembly, `invalid` when it does not validate,
+/// `unsupported` for a component.
+pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
+    match Parser::new(0).parse_all(wasm).next() {
+        Some(Ok(Payload::Version { encoding: Encoding::Module, .. })) => {}
+        Some(Ok(_)) => return Err(component()),
+        Some(Err(error)) => return Err(malformed(format!("not WebAssembly: {error}"))),
+        None => return Err(malformed("not WebAssembly: no bytes".into())),
+    }
+    on_big_stack(|| wasmtime::Module::validate(engine.wasmtime(), wasm))?
+        .map_err(|error| invalid(&error))
+}
+
+pub(super) fn invalid(error: &wasmtime::Error) -> Error {
+    Error::new(Class::Compile, Kind::Invalid, format!("{error:#}"))
+}
+
+fn malformed(message: String) -> Error {
+    Error::new(Class::Compile, Kind::Malformed, message)
+}
+
+fn component() -> Error {
+    let message = "components are not supported; a core module is needed";
+    Error::new(Class::Compile, Kind::Unsupported, message)
+}

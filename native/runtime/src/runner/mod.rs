@@ -1,0 +1,3 @@
+//! Runners poll guests.
+
+pub mod thread;

@@ -1,0 +1,145 @@
+//! The one thread that watches the clock: deadlines of calls and of host calls, and the epoch bumps
+//! that make a cancelled guest notice. It sleeps while there is nothing to watch.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{Error, Result};
+use crate::guest::{Control, JobId, Reason};
+
+/// A cancelled guest is bumped again at this pace until its run ended: a bump can fall between a
+/// guest's look at its flag and its next epoch deadline, and would be lost.
+const NAG: Duration = Duration::from_millis(1);
+
+type Key = (Instant, u64);
+
+struct Deadline {
+    target: Weak<Control>,
+    job: JobId,
+    reason: Reason,
+}
+
+#[derive(Default)]
+struct State {
+    deadlines: BTreeMap<Key, Deadline>,
+    nags: Vec<(Weak<Control>, JobId)>,
+    /// When the thread wakes by itself; later deadlines need no signal.
+    next_wake: Option<Instant>,
+    last: u64,
+}
+
+#[derive(Default)]
+struct Ticker {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+static TICKER: OnceLock<Ticker> = OnceLock::new();
+
+/// Starts the thread; to be called once before any guest is made. Calling again does nothing.
+///
+/// # Errors
+/// `internal` when the OS refuses a thread.
+pub fn start() -> Result<()> {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    let mut started = STARTED.lock();
+    if !*started {
+        std::thread::Builder::new()
+            .name("wasmtime-ticker".into())
+            .spawn(|| ticker().run())
+            .map_err(|e| Error::internal(format!("cannot start the ticker thread: {e}")))?;
+        *started = true;
+    }
+    Ok(())
+}
+
+fn ticker() -> &'static Ticker {
+    TICKER.get_or_init(Ticker::default)
+}
+
+/// A watched deadline; dropping it stops the watch.
+pub struct Armed(Key);
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        ticker().state.lock().deadlines.remove(&self.0);
+    }
+}
+
+/// Cancels `job` with `reason` when `after` has passed.
+pub fn arm(after: Duration, target: &Arc<Control>, job: JobId, reason: Reason) -> Option<Armed> {
+    let at = Instant::now().checked_add(after)?;
+    let ticker = ticker();
+    let mut state = ticker.state.lock();
+    state.last += 1;
+    let key = (at, state.last);
+    state.deadlines.insert(key, Deadline { target: Arc::downgrade(target), job, reason });
+    if state.next_wake.is_none_or(|wake| at < wake) {
+        state.next_wake = Some(at);
+        ticker.changed.notify_one();
+    }
+    Some(Armed(key))
+}
+
+/// Bumps the epoch of a cancelled guest until its run ended.
+pub fn nag(target: &Arc<Control>, job: JobId) {
+    let ticker = ticker();
+    let mut state = ticker.state.lock();
+    state.nags.push((Arc::downgrade(target), job));
+    let at = Instant::now() + NAG;
+    if state.next_wake.is_none_or(|wake| at < wake) {
+        state.next_wake = Some(at);
+        ticker.changed.notify_one();
+    }
+}
+
+impl Ticker {
+    fn run(&self) -> ! {
+        let mut state = self.state.lock();
+        loop {
+            match state.next_wake {
+                None => self.changed.wait(&mut state),
+                Some(wake) => {
+                    self.changed.wait_until(&mut state, wake);
+                }
+            }
+            let now = Instant::now();
+            if state.next_wake.is_some_and(|wake| wake > now) {
+                continue;
+            }
+            let due = take_due(&mut state, now);
+            let nags = std::mem::take(&mut state.nags);
+            // Cancelling takes locks of the guest, whose holders may be arming.
+            parking_lot::MutexGuard::unlocked(&mut state, || due.into_iter().for_each(fire));
+            let mut nags = parking_lot::MutexGuard::unlocked(&mut state, || still_running(nags));
+            state.nags.append(&mut nags);
+            state.next_wake = next_wake(&state, now);
+        }
+    }
+}
+
+fn take_due(state: &mut State, now: Instant) -> Vec<Deadline> {
+    let later = state.deadlines.split_off(&(now, u64::MAX));
+    std::mem::replace(&mut state.deadlines, later).into_values().collect()
+}
+
+fn fire(deadline: Deadline) {
+    if let Some(control) = deadline.target.upgrade() {
+        control.cancel(deadline.job, deadline.reason);
+    }
+}
+
+fn still_running(nags: Vec<(Weak<Control>, JobId)>) -> Vec<(Weak<Control>, JobId)> {
+    nags.into_iter()
+        .filter(|(target, job)| target.upgrade().is_some_and(|control| control.bump(*job)))
+        .collect()
+}
+
+fn next_wake(state: &State, now: Instant) -> Option<Instant> {
+    let first = state.deadlines.first_key_value().map(|((at, _), _)| *at);
+    let nag = (!state.nags.is_empty()).then_some(now + NAG);
+    [first, nag].into_iter().flatten().min()
+}

@@ -1,0 +1,248 @@
+//! The imports. wasmtime-wasi's own, except those that would block the polling thread, leak the wall
+//! clock, or let a guest use up what it shares with others.
+
+use super::clocks::refused;
+use super::poll::{Layout, poll_oneoff};
+use super::{Wasi, random};
+use crate::error::{Error, Result};
+use crate::options::Clocks;
+use wasmtime::{Caller, Extern, Linker};
+use wasmtime_wasi::p1::types::{Filetype, Lookupflags};
+use wasmtime_wasi::p1::wasi_snapshot_preview1::{self as preview1, WasiSnapshotPreview1};
+use wasmtime_wasi::{I32Exit, ResourceTableError, p0, p1};
+use wiggle::{GuestMemory, GuestPtr};
+
+/// Errno `notcapable`.
+pub(super) const NOTCAPABLE: i32 = 76;
+/// Errno `mfile`: too many open files.
+const MFILE: i32 = 33;
+/// Errno `notsup`.
+const NOTSUP: i32 = 58;
+/// Open flag: what is not a directory is not opened.
+const DIRECTORY: i32 = 2;
+const SUCCESS: i32 = 0;
+
+/// Projects a store's data to its WASI context.
+pub(super) trait Get<T>: Fn(&mut T) -> &mut Wasi + Copy + Send + Sync + 'static {}
+
+impl<T, F: Fn(&mut T) -> &mut Wasi + Copy + Send + Sync + 'static> Get<T> for F {}
+
+/// Adds every import of `wasi_snapshot_preview1`. Afterwards the linker refuses to define a name twice,
+/// as a new one does.
+///
+/// # Errors
+/// `internal` when a name is defined already.
+pub fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    clocks: Clocks,
+    get: impl Fn(&mut T) -> &mut Wasi + Copy + Send + Sync + 'static,
+) -> Result<()> {
+    p1::add_to_linker_async(linker, move |data| &mut get(data).p1)
+        .and_then(|()| replace(linker, "wasi_snapshot_preview1", Layout::Preview1, clocks, get))
+        .map_err(internal)
+}
+
+/// Adds every import of `wasi_unstable`, which compilers of before 2020 wrote (preview 0).
+///
+/// # Errors
+/// `internal` when a name is defined already.
+pub fn add_unstable_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    clocks: Clocks,
+    get: impl Fn(&mut T) -> &mut Wasi + Copy + Send + Sync + 'static,
+) -> Result<()> {
+    p0::add_to_linker_async(linker, move |data| &mut get(data).p1)
+        .and_then(|()| replace(linker, "wasi_unstable", Layout::Unstable, clocks, get))
+        .map_err(internal)
+}
+
+/// The status of a guest that called `proc_exit`; any 32 bits, though an OS keeps only the low eight.
+pub fn exit_status(error: &wasmtime::Error) -> Option<i32> {
+    error.downcast_ref::<I32Exit>().map(|exit| exit.0)
+}
+
+fn internal(error: wasmtime::Error) -> Error {
+    Error::internal(format!("cannot link WASI: {error}"))
+}
+
+fn replace<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    module: &str,
+    layout: Layout,
+    clocks: Clocks,
+    get: impl Get<T>,
+) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let replaced = replace_poll(linker, module, layout, clocks, get)
+        .and_then(|()| replace_clocks(linker, module, clocks, get))
+        .and_then(|()| replace_random(linker, module, get))
+        .and_then(|()| replace_open(linker, module, get))
+        .and_then(|()| replace_exit(linker, module));
+    linker.allow_shadowing(false);
+    replaced
+}
+
+/// wasmtime-wasi sleeps inside the OS for a single relative timer when file calls may block.
+fn replace_poll<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    module: &str,
+    layout: Layout,
+    clocks: Clocks,
+    get: impl Get<T>,
+) -> wasmtime::Result<()> {
+    linker.func_wrap_async(
+        module,
+        "poll_oneoff",
+        move |mut caller: Caller<'_, T>, (subs, events, n, out): (i32, i32, i32, i32)| {
+            Box::new(async move {
+                let export = caller.get_export("memory");
+                let (mut memory, wasi) = parts(&mut caller, &export, get)?;
+                let places = [subs, events, n, out].map(|place| place as u32);
+                poll_oneoff(&mut memory, wasi, layout, clocks, places).await
+            })
+        },
+    )?;
+    Ok(())
+}
+
+fn replace_clocks<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    module: &str,
+    clocks: Clocks,
+    get: impl Get<T>,
+) -> wasmtime::Result<()> {
+    if clocks == Clocks::All {
+        return Ok(());
+    }
+    let time_get = move |mut caller: Caller<'_, T>, id: i32, precision: i64, out: i32| {
+        if refused(clocks, id as u32) {
+            return Ok(NOTCAPABLE);
+        }
+        let export = caller.get_export("memory");
+        let (mut memory, wasi) = parts(&mut caller, &export, get)?;
+        preview1::clock_time_get(&mut wasi.p1, &mut memory, id, precision, out)
+    };
+    let res_get = move |mut caller: Caller<'_, T>, id: i32, out: i32| {
+        if refused(clocks, id as u32) {
+            return Ok(NOTCAPABLE);
+        }
+        let export = caller.get_export("memory");
+        let (mut memory, wasi) = parts(&mut caller, &export, get)?;
+        preview1::clock_res_get(&mut wasi.p1, &mut memory, id, out)
+    };
+    linker.func_wrap(module, "clock_time_get", time_get)?;
+    linker.func_wrap(module, "clock_res_get", res_get)?;
+    Ok(())
+}
+
+/// wasmtime-wasi fills a buffer of the guest's choosing on the host before it looks at the memory.
+fn replace_random<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    module: &str,
+    get: impl Get<T>,
+) -> wasmtime::Result<()> {
+    linker.func_wrap_async(
+        module,
+        "random_get",
+        move |mut caller: Caller<'_, T>, (ptr, len): (i32, i32)| {
+            Box::new(async move {
+                let export = caller.get_export("memory");
+                let (mut memory, _) = parts(&mut caller, &export, get)?;
+                random::fill(&mut memory, ptr as u32, len as u32).await?;
+                Ok(SUCCESS)
+            })
+        },
+    )?;
+    Ok(())
+}
+
+/// A guest that opens too many files gets an errno, where wasmtime-wasi traps; and a FIFO, whose
+/// opening could hold the polling thread for ever, is not opened.
+fn replace_open<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    module: &str,
+    get: impl Get<T>,
+) -> wasmtime::Result<()> {
+    linker.func_wrap_async(
+        module,
+        "path_open",
+        move |mut caller: Caller<'_, T>, arguments: Open| {
+            Box::new(async move {
+                let fuel = wasmtime::AsContextMut::as_context_mut(&mut caller).hostcall_fuel();
+                let export = caller.get_export("memory");
+                let (mut memory, wasi) = parts(&mut caller, &export, get)?;
+                path_open(&mut memory, wasi, fuel, arguments).await
+            })
+        },
+    )?;
+    Ok(())
+}
+
+/// Directory, lookup flags, path, its length, open flags, rights, inherited rights, descriptor
+/// flags, out-pointer.
+type Open = (i32, i32, i32, i32, i32, i64, i64, i32, i32);
+
+async fn path_open(
+    memory: &mut GuestMemory<'_>,
+    wasi: &mut Wasi,
+    fuel: usize,
+    (dir, look, path, len, oflags, base, heir, flags, out): Open,
+) -> wasmtime::Result<i32> {
+    let p1 = &mut wasi.p1;
+    p1.set_hostcall_fuel(fuel);
+    if oflags & DIRECTORY == 0 && is_fifo(memory, p1, [dir, look, path, len]).await {
+        return Ok(NOTSUP);
+    }
+    p1.set_hostcall_fuel(fuel);
+    let opened =
+        preview1::path_open(p1, memory, dir, look, path, len, oflags, base, heir, flags, out);
+    match opened.await {
+        Err(error) if is_full(&error) => Ok(MFILE),
+        result => result,
+    }
+}
+
+/// True for what is neither a file, a directory, a link nor a device. The guest cannot make one, so
+/// that nothing changes between the look and the opening. Errors are left to the opening.
+async fn is_fifo(
+    memory: &mut GuestMemory<'_>,
+    p1: &mut p1::WasiP1Ctx,
+    [dir, look, path, len]: [i32; 4],
+) -> bool {
+    let Ok(look) = Lookupflags::try_from(look) else { return false };
+    let path = GuestPtr::new((path as u32, len as u32));
+    let stat = p1.path_filestat_get(memory, (dir as u32).into(), look, path).await;
+    stat.is_ok_and(|stat| stat.filetype == Filetype::Unknown)
+}
+
+fn is_full(error: &wasmtime::Error) -> bool {
+    matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full))
+}
+
+/// wasmtime-wasi refuses statuses from 126 on.
+fn replace_exit<T: 'static>(linker: &mut Linker<T>, module: &str) -> wasmtime::Result<()> {
+    linker.func_wrap(module, "proc_exit", |status: i32| -> wasmtime::Result<()> {
+        Err(I32Exit(status).into())
+    })?;
+    Ok(())
+}
+
+/// The guest's memory and its WASI context, borrowed side by side.
+fn parts<'a, T: 'static>(
+    caller: &'a mut Caller<'_, T>,
+    export: &'a Option<Extern>,
+    get: impl Get<T>,
+) -> wasmtime::Result<(GuestMemory<'a>, &'a mut Wasi)> {
+    match export {
+        Some(Extern::Memory(memory)) => {
+            let (bytes, data) = memory.data_and_store_mut(caller);
+            Ok((GuestMemory::Unshared(bytes), get(data)))
+        }
+        Some(Extern::SharedMemory(memory)) => {
+            Ok((GuestMemory::Shared(memory.data()), get(caller.data_mut())))
+        }
+        _ => {
+            Err(wasmtime::Error::msg("a module that uses WASI must export its memory as `memory`"))
+        }
+    }
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Builds the native library and puts it into priv/; `clean` takes it away again. Called by rebar3.
+# Rule: priv/wasmtime_nif.so is replaced in one step, and only by other contents: a running VM
+# may have it mapped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+
+library=priv/wasmtime_nif.so
+
+if [ "${1:-}" = clean ]; then
+    rm -f "$library"
+    exit 0
+fi
+
+command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin"
+command -v cargo >/dev/null || {
+    echo "build-nif: cargo not found; install Rust 1.95 or newer with rustup" >&2
+    exit 1
+}
+
+export CARGO_TARGET_DIR
+CARGO_TARGET_DIR=$(target_dir)
+cargo build --locked --release -p wasmtime_nif
+
+built="$CARGO_TARGET_DIR/release/libwasmtime_nif.so"
+[ -e "$built" ] || built="$CARGO_TARGET_DIR/release/libwasmtime_nif.dylib"
+mkdir -p priv
+if ! cmp -s "$built" "$library"; then
+    cp "$built" "$library.new.$$"
+    mv -f "$library.new.$$" "$library"
+fi

@@ -1,0 +1,382 @@
+%% The public API: each function checks what it was given and hands it on. Nothing raises for a
+%% guest's failure; only a first argument of the wrong sort is a `badarg' exception.
+
+%% @doc WebAssembly modules, compiled and run by Wasmtime.
+%%
+%% Failures are `{error, Error}' with an {@type error()} map: match on its `class' and `kind'. A wrong
+%% option is `kind => badarg' and `key' names it. A first argument that is not a module, an instance
+%% or WebAssembly at all is a `badarg' exception.
+-module(wasmtime).
+
+-include("wasmtime_instance.hrl").
+
+-export([compile/1, compile/2, wat2wasm/1, validate/1, validate/2]).
+-export([serialize/1, deserialize/1, deserialize/2, deserialize_file/1, deserialize_file/2]).
+-export([imports/1, exports/1, module_options/1, module_kind/1, pool_info/1]).
+-export([features/0, version/0, preinit/3]).
+-export([instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
+-export([read_memory/3, read_memory/4, write_memory/3, write_memory/4]).
+-export([memory_size/1, memory_size/2, read_output/1]).
+-export_type([wasm_module/0, instance/0, value/0, source/0, error/0, class/0, kind/0, frame/0]).
+-export_type([compile_options/0, load_options/0, load_file_options/0, instance_options/0,
+              call_options/0, preinit_options/0, wasi_options/0, host_fun/0, init/0, pool_info/0,
+              external_kind/0]).
+
+-type wasm_module() :: reference().
+%% A compiled module. Immutable; any process may use it; freed when nobody holds it.
+-type instance() :: #wasmtime_instance{}.
+%% An instance: opaque. Any process may use it; one call runs at a time, others wait in order.
+-type value() :: integer() | float() | nan | infinity | neg_infinity
+               | {f32, 0..16#FFFFFFFF} | {f64, 0..16#FFFFFFFFFFFFFFFF} | <<_:128>>.
+%% i32 takes -2^31..2^32-1 and gives signed, i64 likewise. f32 and f64 take floats, integers that
+%% fit, the three atoms, or exact bits. v128 is a 16-byte little-endian binary.
+-type source() :: binary() | {wat, iodata()}.
+%% A module's bytes, or its text.
+-type error() :: wasmtime_error:t().
+-type class() :: wasmtime_error:class().
+-type kind() :: wasmtime_error:kind().
+-type frame() :: wasmtime_error:frame().
+-type compile_options() :: wasmtime_options:compile().
+-type load_options() :: wasmtime_options:compile().
+-type load_file_options() :: wasmtime_options:load_file().
+-type instance_options() :: wasmtime_options:instance().
+-type call_options() :: wasmtime_options:call().
+-type preinit_options() :: wasmtime_options:preinit().
+-type wasi_options() :: wasmtime_wasi:options().
+-type host_fun() :: wasmtime_options:host_fun().
+-type init() :: [iodata() | {iodata(), [value()]}] | fun((instance()) -> ok).
+-type external_kind() :: func | global | table | memory | tag | instance.
+-type pool_info() :: #{total | used | warm | resets | bytes_restored | verify_failures =>
+                           non_neg_integer()}.
+
+-define(NO_CALL_OPTIONS, #{timeout => infinity, fuel => undefined}).
+%% Reads and writes of more bytes than this go to a dirty scheduler: copying them takes longer than
+%% the way there.
+-define(DIRTY_BYTES, 262144).
+%% No memory reaches this far; what lies beyond need not be told apart.
+-define(BEYOND, 16#FFFFFFFFFFFFFFFF).
+
+%% ---- modules --------------------------------------------------------------------------------
+
+%% @equiv compile(Source, #{})
+-spec compile(source()) -> {ok, wasm_module()} | {error, error()}.
+compile(Source) -> compile(Source, #{}).
+
+%% @doc Compiles a module. Options: `fuel' (`false'; count fuel), `opt_level' (`none', `speed' by
+%% default, `speed_and_size'), `proposals' (`#{Proposal => boolean()}'; `simd => false' turns
+%% `relaxed_simd' off too), `allocator' (`on_demand' by default, or `pooling') and `pooling', a map
+%% of `instances' (1..10000, default 1000), `max_memory' (64 KiB..4 GiB in bytes, a multiple of
+%% 64 KiB, default 256 MiB), `keep_resident' (bytes, 0..max_memory, default 0), `core_instances' and
+%% `tables' (1..100000), `memories' (1..10000; the three default to `instances') and `verify'
+%% (`false'; compare each memory with its image after a reset).
+%%
+%% Errors are of class `compile': `malformed' or `invalid' bytes, `unsupported', `badarg',
+%% `too_many_configurations' (more than 32 sets of options are in use), `pool_too_large',
+%% `unavailable' (a build without a compiler).
+-spec compile(source(), compile_options()) -> {ok, wasm_module()} | {error, error()}.
+compile(Source, Opts) ->
+    with_source(Source, fun wasmtime_options:compile/1, Opts, fun wasmtime_nif:module_compile/2).
+
+%% @doc Translates the text format. Errors: class `compile', kind `malformed', with line and column.
+-spec wat2wasm(iodata()) -> {ok, binary()} | {error, error()}.
+wat2wasm(Text) -> wasm({wat, Text}).
+
+%% @equiv validate(Source, #{})
+-spec validate(source()) -> ok | {error, error()}.
+validate(Source) -> validate(Source, #{}).
+
+%% @doc Whether a module is valid under these compile options; it is not compiled. Errors are those
+%% of {@link compile/2}.
+-spec validate(source(), compile_options()) -> ok | {error, error()}.
+validate(Source, Opts) ->
+    with_source(Source, fun wasmtime_options:compile/1, Opts, fun wasmtime_nif:module_validate/2).
+
+%% @doc The compiled module as an artifact that {@link deserialize/2} loads without compiling. It
+%% suits this version of Wasmtime, this kind of CPU, and the same `fuel' and `proposals' only.
+-spec serialize(wasm_module()) -> {ok, binary()} | {error, error()}.
+serialize(Mod) -> wasmtime_nif:module_serialize(Mod).
+
+%% @doc As {@link deserialize/2} with the default options, and if the artifact counts fuel, with
+%% `#{fuel => true}'.
+-spec deserialize(binary()) -> {ok, wasm_module()} | {error, error()}.
+deserialize(Bin) ->
+    default_or_fuel(fun(Opts) -> deserialize(Bin, Opts) end).
+
+%% @doc Loads an artifact after a check of every byte. Options are those of {@link compile/2}; the
+%% allocator is not part of an artifact, so any may load it. Never load an artifact that was made by
+%% somebody you do not trust: a checksum finds damage, not intent. Errors are of class `compile':
+%% `corrupted' (truncated, damaged or no artifact), `incompatible' (another version, CPU, or other
+%% options), `badarg'.
+-spec deserialize(binary(), load_options()) -> {ok, wasm_module()} | {error, error()}.
+deserialize(Bin, Opts) when is_binary(Bin) ->
+    case wasmtime_options:load(Opts) of
+        {ok, Complete} -> wasmtime_nif:module_deserialize(Bin, Complete);
+        Error -> Error
+    end;
+deserialize(_, _) ->
+    error(badarg).
+
+%% @doc As {@link deserialize_file/2} with the default options, and if the artifact counts fuel, with
+%% `#{fuel => true}'.
+-spec deserialize_file(file:name_all()) -> {ok, wasm_module()} | {error, error()}.
+deserialize_file(Path) ->
+    default_or_fuel(fun(Opts) -> deserialize_file(Path, Opts) end).
+
+%% @doc Loads an artifact by mapping its file, which must stay as it is while the module lives:
+%% replace it by renaming a new file over it. Further option: `check => metadata' (the default:
+%% footer, lengths and image table; the file is trusted as a shared library is) or `full' (the
+%% checksum of every byte too). Errors as {@link deserialize/2}, and `file' when it cannot be read.
+-spec deserialize_file(file:name_all(), load_file_options()) ->
+          {ok, wasm_module()} | {error, error()}.
+deserialize_file(Path, Opts) when is_binary(Path); is_list(Path) ->
+    case {wasmtime_text:path(Path), wasmtime_options:load_file(Opts)} of
+        {{ok, Bin}, {ok, Complete, Check}} ->
+            wasmtime_nif:module_deserialize_file(Bin, Complete, Check);
+        {error, _} ->
+            badarg(compile, "the path must be iodata without NUL, and not empty");
+        {_, Error} ->
+            Error
+    end;
+deserialize_file(_, _) ->
+    error(badarg).
+
+%% @doc What a module needs: `{Module, Name, Kind}' in its own order.
+-spec imports(wasm_module()) -> [{binary(), binary(), external_kind()}].
+imports(Mod) -> wasmtime_nif:module_imports(Mod).
+
+%% @doc What a module offers: `{Name, Kind}' in its own order.
+-spec exports(wasm_module()) -> [{binary(), external_kind()}].
+exports(Mod) -> wasmtime_nif:module_exports(Mod).
+
+%% @doc The complete compile options that a module lives under.
+-spec module_options(wasm_module()) -> compile_options().
+module_options(Mod) -> wasmtime_nif:module_options(Mod).
+
+%% @doc Whether it is a module or a component.
+-spec module_kind(wasm_module()) -> module | component.
+module_kind(Mod) -> wasmtime_nif:module_kind(Mod).
+
+%% @doc The pool that the module's instances live in: slots in `total', `used' and `warm' (kept for
+%% an image), `resets', `bytes_restored' by them, and `verify_failures'. All 0 without a pool.
+-spec pool_info(wasm_module()) -> pool_info().
+pool_info(Mod) -> wasmtime_nif:pool_info(Mod).
+
+%% @doc What this build and host can do: `compiler', `wat', `wasi', `components', `pagemap_scan'.
+-spec features() -> #{atom() => boolean()}.
+features() -> wasmtime_nif:features().
+
+%% @doc The version of Wasmtime.
+-spec version() -> binary().
+version() -> wasmtime_nif:version().
+
+%% @doc Runs a module's initialization now and gives back a module that starts from there.
+%%
+%% `Opts' are those of {@link instantiate/2}, plus `compile' (compile options of the run; it always
+%% allocates on demand) and `remove_exports' (names). `Init' lists export names or `{Name, Args}',
+%% called in order, or is a function that gets the instance and returns `ok'. The result is plain
+%% WebAssembly without its start section, without `_initialize' when that was called, and without
+%% `remove_exports'.
+%%
+%% A call that fails is returned as it is. Class `preinit': `init' (the function did not return
+%% `ok'), `unsupported_import', `unsupported_type', `unsupported', `malformed', `table_changed',
+%% `unavailable', `badarg'.
+-spec preinit(source(), preinit_options(), init()) -> {ok, binary()} | {error, error()}.
+preinit(Source, Opts, Init) ->
+    with_source(Source, fun preinit_options/1, Opts,
+                fun(Wasm, {Compile, Remove, Instance}) ->
+                    wasmtime_preinit:run(Wasm, Compile, Instance, Remove, Init)
+                end).
+
+preinit_options(Opts) ->
+    case wasmtime_options:preinit(Opts) of
+        {ok, Compile, Remove, Rest} ->
+            case wasmtime_options:instance(preinit, Rest, module) of
+                {ok, Complete, Funs} -> {ok, {Compile, Remove, {Complete, Funs}}};
+                Error -> Error
+            end;
+        Error ->
+            Error
+    end.
+
+%% ---- instances ------------------------------------------------------------------------------
+
+%% @equiv instantiate(Mod, #{})
+-spec instantiate(wasm_module()) -> {ok, instance()} | {error, error()}.
+instantiate(Mod) -> instantiate(Mod, #{}).
+
+%% @doc Makes an instance, which is granted nothing that is not named here. Options: `imports'
+%% (`#{{Module, Name} => fun((Inst, Args) -> {ok, Results} | {error, Reason})}'; such keys may also
+%% stand among the options themselves), `wasi' (a map, see docs/wasi.md; without it WASI is not
+%% linked), `memory_limit' (bytes of each memory, default 256 MiB), `total_memory_limit' (of all
+%% together, default `unlimited'), `max_tables' (100), `max_table_elements' (10,000,000),
+%% `max_instances' (10; 100 for a component), each also `unlimited', and `host_timeout' (ms of one
+%% host call or `infinity', default 30,000).
+%%
+%% Errors: class `link' (`unknown_import', `incompatible_import'), `instantiate' (`badarg', `file'),
+%% `limit', `pool' (`pool_exhausted'), `trap' (from the start section).
+-spec instantiate(wasm_module(), instance_options()) -> {ok, instance()} | {error, error()}.
+instantiate(Mod, Opts) ->
+    case wasmtime_options:instance(instantiate, Opts, wasmtime_nif:module_kind(Mod)) of
+        {ok, Complete, Funs} -> wasmtime_call:instantiate(Mod, Complete, Funs);
+        Error -> Error
+    end.
+
+%% @equiv call(Inst, Name, Args, #{})
+-spec call(instance(), iodata(), [value()]) -> {ok, [value()]} | {error, error()}.
+call(#wasmtime_instance{} = Inst, Name, Args) -> call_checked(Inst, Name, Args, ?NO_CALL_OPTIONS);
+call(_, _, _) -> error(badarg).
+
+%% @doc Calls an exported function. Host functions run in the calling process meanwhile. Options:
+%% `timeout' (ms of the whole call, host calls included, default `infinity'), `fuel' (of this call,
+%% for a module compiled with `fuel').
+%%
+%% Errors: class `call' (`unknown_export', `badarity', `badarg', `destroyed'), `trap' (a kind for
+%% each trap, with `trace'; also `timeout', `interrupt', `out_of_fuel'), `host' (`host_error',
+%% `host_timeout'), `exit' (a WASI exit, with `status'), `limit'.
+-spec call(instance(), iodata(), [value()], call_options()) ->
+          {ok, [value()]} | {error, error()}.
+call(#wasmtime_instance{} = Inst, Name, Args, Opts) ->
+    case wasmtime_options:call(Opts) of
+        {ok, Complete} -> call_checked(Inst, Name, Args, Complete);
+        Error -> Error
+    end;
+call(_, _, _, _) ->
+    error(badarg).
+
+call_checked(Inst, Name, Args, Opts) when length(Args) >= 0 ->
+    case wasmtime_text:name(Name) of
+        {ok, Bin} -> wasmtime_call:call(Inst, Bin, Args, Opts);
+        error -> badarg(call, "the name must be iodata without NUL")
+    end;
+call_checked(_, _, _, _) ->
+    badarg(call, "the arguments must be a list").
+
+%% @doc Ends the running call with the trap `interrupt', wherever it is.
+-spec interrupt(instance()) -> ok | not_running.
+interrupt(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:instance_interrupt(Ref);
+interrupt(_) -> error(badarg).
+
+%% @doc Ends an instance: idle, running, in a host call, or ended already. Its memory is freed and
+%% its slot in the pool is free when this returns.
+-spec destroy(instance()) -> ok.
+destroy(#wasmtime_instance{} = Inst) -> wasmtime_call:destroy(Inst);
+destroy(_) -> error(badarg).
+
+%% ---- memory and output ----------------------------------------------------------------------
+
+%% @doc Reads from the memory exported as `memory', else from the first exported one. `Offset' and
+%% `Length' in bytes. Errors: class `memory' (`memory_out_of_bounds', `unknown_export', `busy' while
+%% the guest runs, `destroyed', `badarg').
+-spec read_memory(instance(), non_neg_integer(), non_neg_integer()) ->
+          {ok, binary()} | {error, error()}.
+read_memory(Inst, Offset, Length) -> read(Inst, {ok, undefined}, Offset, Length).
+
+%% @doc Reads from the memory of that name.
+-spec read_memory(instance(), iodata(), non_neg_integer(), non_neg_integer()) ->
+          {ok, binary()} | {error, error()}.
+read_memory(Inst, Name, Offset, Length) -> read(Inst, wasmtime_text:name(Name), Offset, Length).
+
+read(#wasmtime_instance{ref = Ref}, {ok, Name}, Offset, Length)
+  when is_integer(Offset), Offset >= 0, is_integer(Length), Length >= 0 ->
+    Far = min(Offset, ?BEYOND),
+    case Length > ?DIRTY_BYTES of
+        true -> wasmtime_nif:memory_read_dirty(Ref, Name, Far, min(Length, ?BEYOND));
+        false -> wasmtime_nif:memory_read(Ref, Name, Far, Length)
+    end;
+read(#wasmtime_instance{}, Name, _, _) ->
+    bad_memory(Name, "offset and length must be integers of 0 or more");
+read(_, _, _, _) ->
+    error(badarg).
+
+%% @doc Writes to the memory that {@link read_memory/3} reads.
+-spec write_memory(instance(), non_neg_integer(), iodata()) -> ok | {error, error()}.
+write_memory(Inst, Offset, Data) -> write(Inst, {ok, undefined}, Offset, Data).
+
+%% @doc Writes to the memory of that name.
+-spec write_memory(instance(), iodata(), non_neg_integer(), iodata()) -> ok | {error, error()}.
+write_memory(Inst, Name, Offset, Data) -> write(Inst, wasmtime_text:name(Name), Offset, Data).
+
+write(#wasmtime_instance{ref = Ref}, {ok, Name}, Offset, Data)
+  when is_integer(Offset), Offset >= 0, is_binary(Data) ->
+    Far = min(Offset, ?BEYOND),
+    case byte_size(Data) > ?DIRTY_BYTES of
+        true -> wasmtime_nif:memory_write_dirty(Ref, Name, Far, Data);
+        false -> wasmtime_nif:memory_write(Ref, Name, Far, Data)
+    end;
+write(#wasmtime_instance{} = Inst, Name, Offset, Data) when is_list(Data) ->
+    try iolist_to_binary(Data) of
+        Bin -> write(Inst, Name, Offset, Bin)
+    catch
+        error:badarg -> bad_memory(Name, "the data must be iodata")
+    end;
+write(#wasmtime_instance{}, Name, _, _) ->
+    bad_memory(Name, "the offset must be an integer of 0 or more, the data iodata");
+write(_, _, _, _) ->
+    error(badarg).
+
+%% @doc The size of the memory that {@link read_memory/3} reads.
+-spec memory_size(instance()) ->
+          {ok, {Pages :: non_neg_integer(), Bytes :: non_neg_integer()}} | {error, error()}.
+memory_size(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:memory_size(Ref, undefined);
+memory_size(_) -> error(badarg).
+
+%% @doc The size of the memory of that name.
+-spec memory_size(instance(), iodata()) ->
+          {ok, {Pages :: non_neg_integer(), Bytes :: non_neg_integer()}} | {error, error()}.
+memory_size(#wasmtime_instance{ref = Ref}, Name) ->
+    case wasmtime_text:name(Name) of
+        {ok, Bin} -> wasmtime_nif:memory_size(Ref, Bin);
+        error -> bad_memory(error, "")
+    end;
+memory_size(_, _) ->
+    error(badarg).
+
+%% @doc Takes what the guest wrote to `capture'd streams since the last time: standard output,
+%% standard error, and the bytes of each that were dropped beyond `output_limit'.
+-spec read_output(instance()) ->
+          {ok, {binary(), binary(), {non_neg_integer(), non_neg_integer()}}} | {error, error()}.
+read_output(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:output_read(Ref);
+read_output(_) -> error(badarg).
+
+%% ---- helpers --------------------------------------------------------------------------------
+
+%% Checks the options before the source is translated: that costs nothing.
+with_source(Source, Check, Opts, Do) when is_binary(Source); is_tuple(Source) ->
+    case Check(Opts) of
+        {ok, Complete} ->
+            case wasm(Source) of
+                {ok, Wasm} -> Do(Wasm, Complete);
+                Error -> Error
+            end;
+        Error ->
+            Error
+    end;
+with_source(_, _, _, _) ->
+    error(badarg).
+
+wasm(Wasm) when is_binary(Wasm) ->
+    {ok, Wasm};
+wasm({wat, Text}) when is_binary(Text); is_list(Text) ->
+    case wasmtime_text:source(Text) of
+        {ok, Bin} -> wasmtime_nif:module_wat2wasm(Bin);
+        error -> {error, wasmtime_error:new(compile, malformed, <<"the text is not UTF-8">>)}
+    end;
+wasm(_) ->
+    error(badarg).
+
+default_or_fuel(Load) ->
+    case Load(#{}) of
+        {error, #{kind := incompatible}} = Error ->
+            case Load(#{fuel => true}) of
+                {ok, Mod} -> {ok, Mod};
+                _ -> Error
+            end;
+        Result ->
+            Result
+    end.
+
+bad_memory(error, _) -> badarg(memory, "the name must be iodata without NUL");
+bad_memory({ok, _}, Text) -> badarg(memory, Text).
+
+badarg(Class, Text) ->
+    {error, wasmtime_error:badarg(Class, list_to_binary(Text))}.

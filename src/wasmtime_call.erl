@@ -1,0 +1,97 @@
+%% @private
+%% The call loop: starts a request, serves the guest's host calls, waits for the one result.
+%% Rule: whatever a host function does, the guest gets an answer and the loop goes on.
+-module(wasmtime_call).
+
+-include("wasmtime_instance.hrl").
+
+-export([instantiate/3, call/4, destroy/1]).
+
+%% @doc A new instance; a start section runs before this returns.
+-spec instantiate(reference(), map(), map()) ->
+          {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
+instantiate(Mod, Opts, Funs) ->
+    Ref = make_ref(),
+    case new(Mod, Opts, Ref) of
+        {ok, Inst0} ->
+            {ok, #wasmtime_instance{ref = Inst0, funs = Funs}};
+        {wait, Inst0} ->
+            Inst = #wasmtime_instance{ref = Inst0, funs = Funs},
+            case loop(Ref, Inst) of
+                {ok, _} -> {ok, Inst};
+                Error -> Error
+            end;
+        Error ->
+            Error
+    end.
+
+new(Mod, Opts, Ref) ->
+    case wasmtime_nif:instance_new(Mod, Opts, Ref) of
+        dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Ref);
+        Result -> Result
+    end.
+
+%% @doc Calls an export. All messages of the call carry a reference that is made just before the
+%% wait, so a full mailbox is not searched.
+-spec call(#wasmtime_instance{}, binary(), [term()], map()) ->
+          {ok, [term()]} | {error, wasmtime_error:t()}.
+call(#wasmtime_instance{ref = Inst0} = Inst, Name, Args, Opts) ->
+    Ref = make_ref(),
+    case wasmtime_nif:call_start(Inst0, Name, Args, Opts, Ref) of
+        ok -> noted(Name, Inst, loop(Ref, Inst));
+        Error -> Error
+    end.
+
+loop(Ref, Inst) ->
+    receive
+        {wasmtime_result, Ref, _Id, Result} ->
+            Result;
+        {wasmtime_host_call, Ref, HostId, Key, Args} ->
+            ok = wasmtime_nif:host_reply(Inst#wasmtime_instance.ref, HostId, serve(Key, Args, Inst)),
+            loop(Ref, Inst)
+    end.
+
+%% A pre-initialization wants to know whether `_initialize' was called (see wasmtime_preinit).
+noted(<<"_initialize">>, #wasmtime_instance{funs = #{initialized := Flag}}, {ok, _} = Result) ->
+    ok = atomics:put(Flag, 1, 1),
+    Result;
+noted(_, _, Result) ->
+    Result.
+
+%% @doc Ends an instance; its store and its slot are free when this returns.
+-spec destroy(#wasmtime_instance{}) -> ok.
+destroy(#wasmtime_instance{ref = Inst0}) ->
+    Ref = make_ref(),
+    case destroy(Inst0, Ref) of
+        ok -> ok;
+        wait -> receive {wasmtime_result, Ref, _Id, _} -> ok end
+    end.
+
+destroy(Inst0, Ref) ->
+    case wasmtime_nif:instance_destroy(Inst0, Ref) of
+        dirty -> wasmtime_nif:instance_destroy_dirty(Inst0, Ref);
+        Result -> Result
+    end.
+
+%% ---- host functions -------------------------------------------------------------------------
+
+serve(Key, Args, #wasmtime_instance{funs = Funs} = Inst) ->
+    case Funs of
+        #{Key := Fun} -> answer(Fun, Inst, Args);
+        _ -> failed("is not among the imports", [])
+    end.
+
+%% Native code says which function it was, and checks the values.
+answer(Fun, Inst, Args) ->
+    try Fun(Inst, Args) of
+        {ok, Values} = Reply when length(Values) >= 0 -> Reply;
+        {error, Reason} -> failed("returned an error: ~0tp", [Reason]);
+        Other -> failed("returned neither {ok, Values} nor {error, Reason}: ~0tp", [Other])
+    catch
+        error:Reason -> failed("raised ~0tp", [Reason]);
+        exit:Reason -> failed("exited with ~0tp", [Reason]);
+        throw:Reason -> failed("threw ~0tp", [Reason])
+    end.
+
+failed(Format, Args) ->
+    {error, wasmtime_error:text(Format, Args)}.

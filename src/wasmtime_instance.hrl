@@ -1,0 +1,7 @@
+%% The handle of an instance, in one place. Its first element tells it from other tuples; the
+%% functions travel with it so that whichever process calls can serve the guest's host calls.
+-record(wasmtime_instance, {
+    ref :: reference(),
+    funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term()),
+              initialized => atomics:atomics_ref()}
+}).

@@ -1,0 +1,154 @@
+%% @private
+%% The stubs of the native library; nothing else. What they take and give is checked by the
+%% modules that call them.
+-module(wasmtime_nif).
+
+-export([features/0, version/0, live/0, classes_and_kinds/0]).
+-export([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/1,
+         module_deserialize/2, module_deserialize_file/3, module_imports/1, module_exports/1,
+         module_options/1, module_kind/1, pool_info/1]).
+-export([instance_new/3, instance_new_dirty/3, instance_interrupt/1, instance_destroy/2,
+         instance_destroy_dirty/2]).
+-export([call_start/5, host_reply/3, output_read/1]).
+-export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
+         memory_size/2]).
+-export([preinit_begin/2, preinit_finish/4]).
+
+-nifs([features/0, version/0, live/0, classes_and_kinds/0]).
+-nifs([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/1,
+       module_deserialize/2, module_deserialize_file/3, module_imports/1, module_exports/1,
+       module_options/1, module_kind/1, pool_info/1]).
+-nifs([instance_new/3, instance_new_dirty/3, instance_interrupt/1, instance_destroy/2,
+       instance_destroy_dirty/2]).
+-nifs([call_start/5, host_reply/3, output_read/1]).
+-nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2]).
+-nifs([preinit_begin/2, preinit_finish/4]).
+
+-on_load(load/0).
+
+%% The version of the border between these stubs and the library. Both sides count it up when a
+%% stub, an option or a message changes; a library of another version does not load.
+-define(ABI, 1).
+
+-type error() :: {error, wasmtime_error:t()}.
+-type mod() :: reference().
+-type instance() :: reference().
+-type preinit() :: reference().
+
+load() ->
+    Path = filename:join(priv(), "wasmtime_nif"),
+    case erlang:load_nif(Path, {abi, ?ABI}) of
+        ok ->
+            ok;
+        {error, {Reason, Text}} ->
+            Message = io_lib:format("~ts.so does not load; rebuild it with "
+                                    "`rebar3 clean && rebar3 compile` (~ts)", [Path, Text]),
+            {error, {Reason, unicode:characters_to_list(Message)}}
+    end.
+
+priv() ->
+    case code:priv_dir(wasmtime) of
+        {error, bad_name} ->
+            filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "priv");
+        Dir ->
+            Dir
+    end.
+
+-define(STUB, erlang:nif_error(not_loaded)).
+
+-spec features() -> #{atom() => boolean()}.
+features() -> ?STUB.
+
+-spec version() -> binary().
+version() -> ?STUB.
+
+-spec live() -> #{atom() => non_neg_integer()}.
+live() -> ?STUB.
+
+-spec classes_and_kinds() -> [{class | kind, atom()}].
+classes_and_kinds() -> ?STUB.
+
+-spec module_compile(binary(), map()) -> {ok, mod()} | error().
+module_compile(_Wasm, _Opts) -> ?STUB.
+
+-spec module_wat2wasm(binary()) -> {ok, binary()} | error().
+module_wat2wasm(_Text) -> ?STUB.
+
+-spec module_validate(binary(), map()) -> ok | error().
+module_validate(_Wasm, _Opts) -> ?STUB.
+
+-spec module_serialize(mod()) -> {ok, binary()} | error().
+module_serialize(_Mod) -> ?STUB.
+
+-spec module_deserialize(binary(), map()) -> {ok, mod()} | error().
+module_deserialize(_Bin, _Opts) -> ?STUB.
+
+-spec module_deserialize_file(binary(), map(), metadata | full) -> {ok, mod()} | error().
+module_deserialize_file(_Path, _Opts, _Check) -> ?STUB.
+
+-spec module_imports(mod()) -> [{binary(), binary(), atom()}].
+module_imports(_Mod) -> ?STUB.
+
+-spec module_exports(mod()) -> [{binary(), atom()}].
+module_exports(_Mod) -> ?STUB.
+
+-spec module_options(mod()) -> map().
+module_options(_Mod) -> ?STUB.
+
+-spec module_kind(mod()) -> module | component.
+module_kind(_Mod) -> ?STUB.
+
+-spec pool_info(mod()) -> #{atom() => non_neg_integer()}.
+pool_info(_Mod) -> ?STUB.
+
+-spec instance_new(mod(), map(), reference()) ->
+          {ok, instance()} | {wait, instance()} | dirty | error().
+instance_new(_Mod, _Opts, _Ref) -> ?STUB.
+
+-spec instance_new_dirty(mod(), map(), reference()) ->
+          {ok, instance()} | {wait, instance()} | error().
+instance_new_dirty(_Mod, _Opts, _Ref) -> ?STUB.
+
+-spec instance_interrupt(instance()) -> ok | not_running.
+instance_interrupt(_Inst) -> ?STUB.
+
+-spec instance_destroy(instance(), reference()) -> ok | wait | dirty.
+instance_destroy(_Inst, _Ref) -> ?STUB.
+
+-spec instance_destroy_dirty(instance(), reference()) -> ok | wait.
+instance_destroy_dirty(_Inst, _Ref) -> ?STUB.
+
+-spec call_start(instance(), binary(), [term()], map(), reference()) -> ok | error().
+call_start(_Inst, _Name, _Args, _Opts, _Ref) -> ?STUB.
+
+-spec host_reply(instance(), term(), {ok, [term()]} | {error, binary()}) -> ok.
+host_reply(_Inst, _HostId, _Reply) -> ?STUB.
+
+-spec output_read(instance()) ->
+          {ok, {binary(), binary(), {non_neg_integer(), non_neg_integer()}}} | error().
+output_read(_Inst) -> ?STUB.
+
+-spec memory_read(instance(), binary() | undefined, non_neg_integer(), non_neg_integer()) ->
+          {ok, binary()} | error().
+memory_read(_Inst, _Name, _Offset, _Length) -> ?STUB.
+
+-spec memory_read_dirty(instance(), binary() | undefined, non_neg_integer(), non_neg_integer()) ->
+          {ok, binary()} | error().
+memory_read_dirty(_Inst, _Name, _Offset, _Length) -> ?STUB.
+
+-spec memory_write(instance(), binary() | undefined, non_neg_integer(), binary()) -> ok | error().
+memory_write(_Inst, _Name, _Offset, _Data) -> ?STUB.
+
+-spec memory_write_dirty(instance(), binary() | undefined, non_neg_integer(), binary()) ->
+          ok | error().
+memory_write_dirty(_Inst, _Name, _Offset, _Data) -> ?STUB.
+
+-spec memory_size(instance(), binary() | undefined) ->
+          {ok, {non_neg_integer(), non_neg_integer()}} | error().
+memory_size(_Inst, _Name) -> ?STUB.
+
+-spec preinit_begin(binary(), map()) -> {ok, preinit(), mod()} | error().
+preinit_begin(_Wasm, _Opts) -> ?STUB.
+
+-spec preinit_finish(preinit(), instance(), [binary()], [binary()]) -> {ok, binary()} | error().
+preinit_finish(_Pre, _Inst, _Ran, _Remove) -> ?STUB.

@@ -1,0 +1,108 @@
+%% @private
+%% The options of WASI: what the guest sees of the host. Nothing but what is named here.
+-module(wasmtime_wasi).
+
+-export([defaults/0, option/3, names/3]).
+-export_type([options/0]).
+
+-import(wasmtime_options, [refuse/2, refuse/3, integer/4, one_of/3]).
+
+-type output() :: none | inherit | capture | {file, file:name_all()}.
+-type options() :: #{args => [iodata()],
+                     env => inherit | [{iodata(), iodata()}],
+                     dirs => [{iodata(), file:name_all(), read | write}],
+                     stdin => none | inherit | {file, file:name_all()} | {binary, iodata()},
+                     stdout => output(),
+                     stderr => output(),
+                     output_limit => non_neg_integer(),
+                     clocks => all | monotonic}.
+
+-define(MAX_OUTPUT, 16#FFFFFFFFFFFFFFFF).
+
+%% @doc What a guest gets when WASI is linked and nothing else is said.
+-spec defaults() -> map().
+defaults() ->
+    #{args => [], env => [], dirs => [], stdin => none, stdout => none, stderr => none,
+      output_limit => 16777216, clocks => all}.
+
+%% @doc One option into the complete map.
+-spec option(term(), term(), map()) -> map().
+option(args, Value, Acc) ->
+    Acc#{args := names(args, Value, "must be a list of strings, each iodata without NUL")};
+option(env, inherit, Acc) ->
+    Acc#{env := inherit};
+option(env, Value, Acc) ->
+    Acc#{env := each(env, Value, fun variable/1)};
+option(dirs, Value, Acc) ->
+    Acc#{dirs := each(dirs, Value, fun dir/1)};
+option(stdin, Value, Acc) ->
+    Acc#{stdin := stdin(Value)};
+option(stdout, Value, Acc) ->
+    Acc#{stdout := output(stdout, Value)};
+option(stderr, Value, Acc) ->
+    Acc#{stderr := output(stderr, Value)};
+option(output_limit, Value, Acc) ->
+    Acc#{output_limit := integer(output_limit, Value, 0, ?MAX_OUTPUT)};
+option(clocks, Value, Acc) ->
+    Acc#{clocks := one_of(clocks, Value, [all, monotonic])};
+option(Key, _, _) ->
+    refuse(Key, "unknown WASI option ~0tp", [Key]).
+
+%% @doc A list of names; Rule says what is wrong when it is not.
+-spec names(atom(), term(), string()) -> [binary()].
+names(Key, Names, Rule) ->
+    Name = fun(Text) ->
+        case wasmtime_text:name(Text) of
+            {ok, Bin} -> Bin;
+            error -> refuse(Key, "~s " ++ Rule ++ ", not ~0tp", [Key, Names])
+        end
+    end,
+    each(Key, Names, Name).
+
+each(_, Values, Fun) when length(Values) >= 0 -> [Fun(Value) || Value <- Values];
+each(Key, Value, _) -> refuse(Key, "~s must be a list, not ~0tp", [Key, Value]).
+
+variable({Name, Value}) ->
+    case {wasmtime_text:name(Name), wasmtime_text:name(Value)} of
+        {{ok, N}, {ok, V}} when N =/= <<>> ->
+            binary:match(N, <<"=">>) =:= nomatch
+                orelse refuse(env, "the name of variable ~0tp contains =", [Name]),
+            {N, V};
+        _ ->
+            refuse(env, "variable ~0tp: name and value must be iodata without NUL, "
+                        "and the name not empty", [Name])
+    end;
+variable(_) ->
+    refuse(env, "env must be inherit or a list of {Name, Value}").
+
+dir({Guest, Host, Access} = Dir) when Access =:= read; Access =:= write ->
+    case {wasmtime_text:name(Guest), wasmtime_text:path(Host)} of
+        {{ok, G}, {ok, H}} when G =/= <<>> -> {G, H, Access};
+        _ -> refuse(dirs, "both paths of ~0tp must be iodata without NUL, not empty", [Dir])
+    end;
+dir(Other) ->
+    refuse(dirs, "dirs must be a list of {GuestPath, HostPath, read | write}, not ~0tp", [Other]).
+
+stdin(Value) when Value =:= none; Value =:= inherit -> Value;
+stdin({file, Path}) -> {file, file(stdin, Path)};
+stdin({binary, Data} = Value) ->
+    try {binary, iolist_to_binary(Data)}
+    catch error:badarg -> refuse(stdin, "stdin ~0tp must hold iodata", [Value])
+    end;
+stdin(stream) ->
+    refuse(stdin, "stdin => stream is not supported by this version");
+stdin(Value) ->
+    refuse(stdin, "stdin must be none, inherit, {file, Path} or {binary, Data}, not ~0tp", [Value]).
+
+output(_, Value) when Value =:= none; Value =:= inherit; Value =:= capture -> Value;
+output(Key, {file, Path}) -> {file, file(Key, Path)};
+output(Key, stream) ->
+    refuse(Key, "~s => stream is not supported by this version", [Key]);
+output(Key, Value) ->
+    refuse(Key, "~s must be none, inherit, capture or {file, Path}, not ~0tp", [Key, Value]).
+
+file(Key, Path) ->
+    case wasmtime_text:path(Path) of
+        {ok, Bin} -> Bin;
+        error -> refuse(Key, "~s: the path ~0tp must be iodata without NUL, not empty", [Key, Path])
+    end.

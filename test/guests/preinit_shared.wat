@@ -1,0 +1,2 @@
+;; A shared memory.
+(module (memory 1 1 shared) (func (export "init")))

@@ -1,0 +1,2 @@
+;; The start section traps.
+(module (func $start unreachable) (start $start))

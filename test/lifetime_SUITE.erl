@@ -1,0 +1,140 @@
+%% Lifetimes: however an instance ends, no native object, thread or open file is left.
+-module(lifetime_SUITE).
+-compile([export_all, nowarn_export_all]).
+-include_lib("stdlib/include/assert.hrl").
+-import(wasmtime_test, [mod/2, inst/2, in_process/1, settled/0, resources/0]).
+
+all() -> wasmtime_test:cases(?MODULE).
+
+-define(ENDS, [destroy, destroy_twice, drop, kill, exit]).
+-define(STATES, [fresh, called, trapped, timed_out, host_error, host_call, spinning, sleeping,
+                 queued, start_trap, start_host_error]).
+
+%% Every state, ended in every way, many times over.
+t_every_state_and_end(_) ->
+    Rounds = wasmtime_test:rounds(4, 20, 10_000 div length(?STATES) div length(?ENDS) + 1),
+    counted(fun() -> [round(State, End, #{}) || State <- ?STATES, End <- ?ENDS,
+                                                _ <- lists:seq(1, Rounds)] end).
+
+%% The same in a pool, whose slots come back clean.
+t_pooled(_) ->
+    Rounds = wasmtime_test:rounds(2, 10, 100),
+    Pool = wasmtime_test:pool(#{instances => 8}),
+    counted(fun() ->
+        Mods = [mod(Name, Pool) || Name <- [loop, start_trap]],
+        [round(State, End, Pool) || State <- ?STATES, End <- ?ENDS, _ <- lists:seq(1, Rounds)],
+        [wasmtime_test:wait_until(fun() -> #{used := Used} = wasmtime:pool_info(Mod), Used =:= 0 end)
+         || Mod <- Mods],
+        [?assertMatch(#{verify_failures := 0}, wasmtime:pool_info(Mod)) || Mod <- Mods]
+    end).
+
+%% Modules come and go, compiled, loaded, and refused.
+t_modules(Config) ->
+    Dir = wasmtime_test:temp(Config, "m"),
+    counted(fun() ->
+        [begin
+             Mod = mod(memory, #{fuel => I rem 2 =:= 0}),
+             {ok, Bin} = wasmtime:serialize(Mod),
+             {ok, _} = wasmtime:deserialize(Bin),
+             {ok, _} = wasmtime:deserialize_file(wasmtime_test:write(Dir, "m.cwasm", Bin)),
+             {error, _} = wasmtime:deserialize(<<Bin/binary, 0>>),
+             {error, _} = wasmtime:compile(<<"x">>)
+         end || I <- lists:seq(1, wasmtime_test:rounds(10, 50, 500))]
+    end).
+
+%% Pools come and go with their reservations.
+t_pools(_) ->
+    counted(fun() ->
+        [in_process(fun() ->
+             Mod = mod(memory, wasmtime_test:pool(#{instances => I})),
+             wasmtime:destroy(inst(Mod, #{}))
+         end) || I <- lists:seq(1, wasmtime_test:rounds(8, 30, 100))]
+    end).
+
+t_preinit(_) ->
+    counted(fun() ->
+        [wasmtime:preinit(wasmtime_test:source(preinit), #{}, Init)
+         || _ <- lists:seq(1, wasmtime_test:rounds(5, 20, 200)),
+            Init <- [[], ["trap"], ["_initialize"], fun(_) -> error(x) end]]
+    end).
+
+%% A module that is dropped while its instance runs lives as long as that.
+t_module_outlived(_) ->
+    Inst = in_process(fun() -> inst(mod(memory, #{}), #{}) end),
+    settled(),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"count">>, [])),
+    ok = wasmtime:destroy(Inst).
+
+%% Purging and reloading the API's modules leaves instances as they are.
+t_reload(_) ->
+    Inst = inst(mod(memory, #{}), #{}),
+    {ok, [1]} = wasmtime:call(Inst, <<"count">>, []),
+    [begin code:purge(M), {module, M} = code:load_file(M) end
+     || M <- [wasmtime, wasmtime_call, wasmtime_options]],
+    ?assertEqual({ok, [2]}, wasmtime:call(Inst, <<"count">>, [])),
+    ok = wasmtime:destroy(Inst).
+
+%% ---- rounds ---------------------------------------------------------------------------------
+
+%% Runs in a process of its own, and counts before and after. The first run warms caches up.
+counted(Fun) ->
+    in_process(Fun),
+    Live = maps:remove(threads_parked, settled()),
+    {Threads, Files} = resources(),
+    in_process(Fun),
+    ?assertEqual(Live, maps:remove(threads_parked, settled())),
+    {ThreadsAfter, FilesAfter} = resources(),
+    ?assert(ThreadsAfter =< Threads + 4, {threads, Threads, ThreadsAfter}),
+    ?assert(FilesAfter =< Files + 2, {files, Files, FilesAfter}).
+
+%% One instance: a process brings it into a state, and it ends.
+round(State, End, CompileOpts) ->
+    Self = self(),
+    {Pid, Monitor} = spawn_monitor(fun() ->
+        Inst = state(State, CompileOpts),
+        Self ! {self(), ready},
+        ended(End, Inst)
+    end),
+    receive
+        {Pid, ready} when End =:= kill -> exit(Pid, kill);
+        {Pid, ready} -> ok
+    end,
+    receive {'DOWN', Monitor, _, _, Reason} -> ?assert(lists:member(Reason, [normal, killed, bye])) end.
+
+ended(_, none) -> ok;
+ended(destroy, Inst) -> ok = wasmtime:destroy(Inst);
+ended(destroy_twice, Inst) -> ok = wasmtime:destroy(Inst), ok = wasmtime:destroy(Inst);
+ended(drop, _) -> ok;
+ended(kill, Inst) -> receive never -> Inst end;
+ended(exit, Inst) -> put(kept, Inst), exit(bye).
+
+state(start_trap, CompileOpts) ->
+    {error, _} = wasmtime:instantiate(mod(start_trap, CompileOpts)),
+    none;
+state(start_host_error, CompileOpts) ->
+    {error, _} = wasmtime:instantiate(mod(start_host, CompileOpts),
+                                      #{{"env", "one"} => fun(_, _) -> error(x) end}),
+    none;
+state(sleeping, CompileOpts) ->
+    Inst = inst(mod(wasi, CompileOpts), #{wasi => #{}}),
+    running(fun() -> timeout_SUITE:sleep(Inst, 60_000, #{}) end),
+    Inst;
+state(State, CompileOpts) ->
+    Tick = fun(_, []) -> case State of host_error -> error(x); _ -> timer:sleep(infinity) end end,
+    Inst = inst(mod(loop, CompileOpts), #{{"env", "tick"} => Tick}),
+    state(State, Inst, fun(Name, Opts) -> wasmtime:call(Inst, Name, [], Opts) end),
+    Inst.
+
+state(fresh, _, _) -> ok;
+state(called, _, Call) -> {ok, [1]} = Call(<<"ok">>, #{});
+state(trapped, _, Call) -> {error, _} = Call(<<"nothing">>, #{});
+state(timed_out, _, Call) -> {error, _} = Call(<<"spin">>, #{timeout => 1});
+state(host_error, _, Call) -> {error, _} = Call(<<"tick_once">>, #{});
+state(host_call, _, Call) -> running(fun() -> Call(<<"tick_once">>, #{}) end);
+state(spinning, _, Call) -> running(fun() -> Call(<<"spin">>, #{}) end);
+state(queued, _, Call) -> [running(fun() -> Call(<<"spin">>, #{}) end) || _ <- [1, 2, 3]].
+
+%% A linked caller dies with the process that made the instance; it holds the instance until then.
+running(Call) ->
+    Pid = spawn_link(Call),
+    wasmtime_test:wait_until(fun() -> process_info(Pid, status) =:= {status, waiting} end).

@@ -1,0 +1,109 @@
+%% Limits of one instance: both sides of each, and an error that says which.
+-module(limits_SUITE).
+-compile([export_all, nowarn_export_all]).
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("wasmtime/include/wasmtime.hrl").
+-import(wasmtime_test, [mod/1, mod/2, inst/2]).
+
+all() -> wasmtime_test:cases(?MODULE).
+
+-define(PAGE, 65536).
+
+instantiate(Mod, Opts) ->
+    case wasmtime:instantiate(Mod, Opts) of
+        {ok, Inst} -> wasmtime:destroy(Inst);
+        Error -> Error
+    end.
+
+%% A memory that starts above the limit refuses the instance.
+t_memory_at_start(_) ->
+    Mod = mod(memory),
+    ?assertEqual(ok, instantiate(Mod, #{memory_limit => 2 * ?PAGE})),
+    [?assertMatch(?WASMTIME_ERROR(limit, memory_limit), instantiate(Mod, #{memory_limit => Limit}))
+     || Limit <- [2 * ?PAGE - 1, ?PAGE, 1, 0]].
+
+%% Growth above the limit fails in the guest, which goes on.
+t_memory_growth(_) ->
+    Inst = inst(memory, #{memory_limit => 4 * ?PAGE}),
+    ?assertEqual({ok, [2]}, wasmtime:call(Inst, <<"grow">>, [2])),
+    refused_growth(Inst, 1),
+    ?assertEqual({ok, {4, 4 * ?PAGE}}, wasmtime:memory_size(Inst)),
+    ok = wasmtime:destroy(Inst).
+
+%% As the specification has it, a growth that is refused gives -1.
+refused_growth(Inst, By) ->
+    ?assertEqual({ok, [-1]}, wasmtime:call(Inst, <<"grow">>, [By])).
+
+%% The module's own maximum holds too.
+t_module_maximum(_) ->
+    Inst = inst(memory, #{memory_limit => unlimited}),
+    refused_growth(Inst, 999),
+    ?assertEqual({ok, [2]}, wasmtime:call(Inst, <<"grow">>, [998])),
+    ok = wasmtime:destroy(Inst).
+
+%% Without an option the limit is 256 MiB.
+t_default_memory_limit(_) ->
+    Mod = mod({wat, "(module (memory (export \"memory\") 1)"
+                    " (func (export \"grow\") (param i32) (result i32)"
+                    " (memory.grow (local.get 0))))"}, #{}),
+    Inst = inst(Mod, #{}),
+    refused_growth(Inst, 4096),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"grow">>, [4095])),
+    refused_growth(Inst, 1),
+    ok = wasmtime:destroy(Inst).
+
+%% All memories together.
+t_total_memory(_) ->
+    Mod = mod(memories, #{proposals => #{multi_memory => true}}),
+    ?assertEqual(ok, instantiate(Mod, #{total_memory_limit => 3 * ?PAGE})),
+    ?assertMatch(?WASMTIME_ERROR(limit, memory_limit),
+                 instantiate(Mod, #{total_memory_limit => 3 * ?PAGE - 1})),
+    Inst = inst(memory, #{total_memory_limit => 3 * ?PAGE}),
+    ?assertEqual({ok, [2]}, wasmtime:call(Inst, <<"grow">>, [1])),
+    refused_growth(Inst, 1),
+    ok = wasmtime:destroy(Inst).
+
+%% The number of tables, and of their elements at the start and in growth.
+t_tables(_) ->
+    Mod = mod(tables),
+    ?assertEqual(ok, instantiate(Mod, #{max_tables => 2, max_table_elements => 20})),
+    [?assertMatch({Opts, ?WASMTIME_ERROR(limit, table_limit)}, {Opts, instantiate(Mod, Opts)})
+     || Opts <- [#{max_tables => 1}, #{max_tables => 0}, #{max_table_elements => 9}]],
+    Inst = inst(Mod, #{max_table_elements => 20}),
+    ?assertEqual({ok, [10]}, wasmtime:call(Inst, <<"grow">>, [10])),
+    ?assertEqual({ok, [-1]}, wasmtime:call(Inst, <<"grow">>, [1])),
+    ok = wasmtime:destroy(Inst).
+
+t_instances(_) ->
+    ?assertEqual(ok, instantiate(mod(add), #{max_instances => 1})),
+    ?assertMatch(?WASMTIME_ERROR(limit, instance_limit),
+                 instantiate(mod(add), #{max_instances => 0})).
+
+t_unlimited(_) ->
+    ?assertEqual(ok, instantiate(mod(memory), #{memory_limit => unlimited,
+                                                total_memory_limit => unlimited,
+                                                max_tables => unlimited,
+                                                max_table_elements => unlimited,
+                                                max_instances => unlimited})).
+
+%% A limit is the instance's, not the module's: the next one has its own.
+t_each_instance(_) ->
+    Mod = mod(memory),
+    ?assertMatch(?WASMTIME_ERROR(limit, memory_limit), instantiate(Mod, #{memory_limit => 1})),
+    ?assertEqual(ok, instantiate(Mod, #{})).
+
+%% Limits hold in a pool as well.
+t_pooled(_) ->
+    wasmtime_test:with_pool(memory, #{}, fun(Mod) ->
+        ?assertMatch(?WASMTIME_ERROR(limit, memory_limit), instantiate(Mod, #{memory_limit => 1})),
+        Inst = inst(Mod, #{memory_limit => 3 * ?PAGE}),
+        ?assertEqual({ok, [2]}, wasmtime:call(Inst, <<"grow">>, [1])),
+        refused_growth(Inst, 1),
+        ok = wasmtime:destroy(Inst)
+    end).
+
+%% A memory far beyond what the machine has is refused or out of memory, never a crash.
+t_absurd_memory(_) ->
+    Mod = mod({wat, "(module (memory i64 0x100000000))"}, #{proposals => #{memory64 => true}}),
+    ?assertMatch({error, #{class := limit}}, instantiate(Mod, #{})),
+    ?assertMatch({error, #{class := limit}}, instantiate(Mod, #{memory_limit => unlimited})).

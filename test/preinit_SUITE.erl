@@ -1,0 +1,204 @@
+%% Pre-initialization: what a snapshot carries, leaves out, and refuses.
+-module(preinit_SUITE).
+-compile([export_all, nowarn_export_all]).
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("wasmtime/include/wasmtime.hrl").
+-import(wasmtime_test, [source/1, inst/2, mod/2]).
+
+all() -> wasmtime_test:cases(?MODULE).
+
+preinit(Name, Init) -> preinit(Name, #{}, Init).
+
+preinit(Name, Opts, Init) -> wasmtime:preinit(source(Name), Opts, Init).
+
+%% An instance of the snapshot.
+started(Snapshot) -> inst(mod(Snapshot, #{}), #{}).
+
+snapshot(Name, Opts, Init) ->
+    {ok, Wasm} = preinit(Name, Opts, Init),
+    started(Wasm).
+
+globals(Inst) -> wasmtime:call(Inst, <<"get">>, []).
+
+names(Wasm) -> [Name || {Name, _} <- wasmtime:exports(mod(Wasm, #{}))].
+
+%% ---- carried --------------------------------------------------------------------------------
+
+%% Every mutable global, bit by bit.
+t_globals(_) ->
+    Values = [-5, 1 bsl 40, {f32, 16#7FC12345}, {f64, 16#FFF0000000000001},
+              <<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>>],
+    Plain = inst(preinit, #{}),
+    {ok, []} = wasmtime:call(Plain, <<"set">>, Values),
+    Inst = snapshot(preinit, #{}, [{<<"set">>, Values}]),
+    ?assertEqual(globals(Plain), globals(Inst)),
+    {ok, [-5, 1099511627776, _, _, <<1, _/binary>>]} = globals(Inst).
+
+%% Memory, its growth and its zeros.
+t_memory(_) ->
+    Inst = snapshot(preinit, #{}, [{"grow", [3]}, {"store", [200_000, 77]}, {"store", [8, -1]}]),
+    ?assertEqual({ok, {4, 4 * 65536}}, wasmtime:memory_size(Inst)),
+    ?assertEqual({ok, [77]}, wasmtime:call(Inst, <<"load">>, [200_000])),
+    ?assertEqual({ok, [-1]}, wasmtime:call(Inst, <<"load">>, [8])),
+    ?assertEqual({ok, <<0:800>>}, wasmtime:read_memory(Inst, 1000, 100)).
+
+%% A value that was set and set back to zero is zero.
+t_zero_again(_) ->
+    Inst = snapshot(memory, #{}, [{"store", [16, 0]}, {"store", [20_000, 5]}, {"store", [20_000, 0]}]),
+    ?assertEqual({ok, <<0, "mage">>}, wasmtime:read_memory(Inst, 16, 5)),
+    ?assertEqual({ok, <<0>>}, wasmtime:read_memory(Inst, 20_000, 1)).
+
+%% Tables that the init changed, and segments that it dropped.
+t_tables(_) ->
+    Inst = snapshot(preinit_tables, #{}, [<<"init">>]),
+    [?assertEqual({I, Result}, {I, wasmtime:call(Inst, <<"call">>, [I])})
+     || {I, Result} <- [{0, {ok, [2]}}, {3, {ok, [2]}}]],
+    ?assertMatch(?WASMTIME_TRAP(indirect_call_to_null), wasmtime:call(Inst, <<"call">>, [1])),
+    ?assertEqual({ok, <<"bytes">>}, wasmtime:read_memory(Inst, 0, 5)),
+    ?assertMatch(?WASMTIME_TRAP(memory_out_of_bounds), wasmtime:call(Inst, <<"init_bytes">>, [])),
+    ?assertMatch(?WASMTIME_TRAP(table_out_of_bounds), wasmtime:call(Inst, <<"init_extra">>, [])).
+
+%% A module that has such instructions and does not run them keeps its segments.
+t_segments_kept(_) ->
+    Inst = snapshot(preinit_tables, #{}, [{<<"call">>, [0]}]),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"call">>, [0])),
+    ?assertEqual({ok, []}, wasmtime:call(Inst, <<"init_bytes">>, [])),
+    ?assertEqual({ok, []}, wasmtime:call(Inst, <<"init_extra">>, [])),
+    ?assertEqual({ok, [2]}, wasmtime:call(Inst, <<"call">>, [0])).
+
+%% A snapshot of a snapshot.
+t_twice(_) ->
+    {ok, First} = preinit(preinit, [{"store", [8, 1]}]),
+    {ok, Second} = wasmtime:preinit(First, #{}, [{"store", [12, 2]}]),
+    Inst = started(Second),
+    ?assertEqual({ok, <<1:32/little, 2:32/little>>}, wasmtime:read_memory(Inst, 8, 8)).
+
+%% A snapshot has nothing that ties it to this project: it validates, pools, and serializes.
+t_plain_module(_) ->
+    {ok, Wasm} = preinit(preinit, [{"store", [8, 123]}]),
+    ?assertEqual(ok, wasmtime:validate(Wasm)),
+    wasmtime_test:with_pool(Wasm, #{instances => 1}, fun(Mod) ->
+        [begin
+             Inst = inst(Mod, #{}),
+             ?assertEqual({ok, [123]}, wasmtime:call(Inst, <<"load">>, [8])),
+             {ok, []} = wasmtime:call(Inst, <<"store">>, [8, I]),
+             ok = wasmtime:destroy(Inst)
+         end || I <- lists:seq(1, 5)]
+    end),
+    {ok, Artifact} = wasmtime:serialize(mod(Wasm, #{})),
+    {ok, Loaded} = wasmtime:deserialize(Artifact),
+    ?assertEqual({ok, [123]}, wasmtime:call(inst(Loaded, #{}), <<"load">>, [8])).
+
+%% The same init gives the same bytes.
+t_reproducible(_) ->
+    Init = [{"store", [8, 123]}, {"grow", [1]}],
+    ?assertEqual(preinit(preinit, Init), preinit(preinit, Init)).
+
+%% ---- left out -------------------------------------------------------------------------------
+
+%% The start section ran once, in the init, and is gone.
+t_start_section(_) ->
+    Inst = snapshot(preinit, #{}, []),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"starts">>, [])).
+
+%% `_initialize' goes when it was called, in a list or by a function, and stays when it was not.
+t_initialize(_) ->
+    ?assert(lists:member(<<"_initialize">>, names(wasmtime_test:wasm(preinit)))),
+    [begin
+         {ok, Wasm} = preinit(preinit, Init),
+         ?assertNot(lists:member(<<"_initialize">>, names(Wasm))),
+         ?assertEqual({ok, [7]}, wasmtime:call(started(Wasm), <<"load">>, [0]))
+     end || Init <- [["_initialize"], [{<<"_initialize">>, []}],
+                     fun(I) -> {ok, []} = wasmtime:call(I, "_initialize", []), ok end]],
+    [begin
+         {ok, Wasm} = preinit(preinit, Init),
+         ?assert(lists:member(<<"_initialize">>, names(Wasm)))
+     end || Init <- [[], [{"store", [0, 1]}], fun(_) -> ok end]].
+
+%% Exports that only the init needed can be removed; others cannot be by mistake.
+t_remove_exports(_) ->
+    {ok, Wasm} = preinit(preinit, #{remove_exports => ["set", <<"trap">>]}, []),
+    Names = names(Wasm),
+    [?assertNot(lists:member(Name, Names)) || Name <- [<<"set">>, <<"trap">>]],
+    ?assert(lists:member(<<"get">>, Names)).
+
+%% ---- init -----------------------------------------------------------------------------------
+
+%% A function may do anything with the instance, and must say ok.
+t_function(_) ->
+    Inst = snapshot(preinit, #{}, fun(I) ->
+        ok = wasmtime:write_memory(I, 16, <<"written">>),
+        {ok, []} = wasmtime:call(I, <<"store">>, [8, 9]),
+        ok
+    end),
+    ?assertEqual({ok, <<"written">>}, wasmtime:read_memory(Inst, 16, 7)),
+    ?assertEqual({ok, [9]}, wasmtime:call(Inst, <<"load">>, [8])).
+
+%% Whatever else it does is `init', with what it was in the message.
+t_function_fails(_) ->
+    [begin
+         {error, #{class := preinit, kind := init, message := Message}} = preinit(preinit, Init),
+         ?assertMatch({_, {_, _}}, {Message, binary:match(Message, Part)})
+     end || {Init, Part} <- [{fun(_) -> error(oops) end, <<"raised oops">>},
+                             {fun(_) -> exit(bye) end, <<"exited with bye">>},
+                             {fun(_) -> throw(ball) end, <<"threw ball">>},
+                             {fun(_) -> {ok, []} end, <<"{ok,[]}">>},
+                             {fun(_) -> true end, <<"true">>}]].
+
+%% A trap in a listed call is returned as it is, and there is no snapshot.
+t_trap(_) ->
+    ?assertMatch(?WASMTIME_TRAP(unreachable), preinit(preinit, [{"store", [8, 1]}, "trap"])),
+    ?assertMatch(?WASMTIME_ERROR(call, unknown_export), preinit(preinit, ["nothing"])),
+    ?assertMatch(?WASMTIME_ERROR(call, badarity), preinit(preinit, [{"store", [1]}])),
+    ?assertMatch(?WASMTIME_TRAP(unreachable), preinit(start_trap, [])).
+
+t_bad_init(_) ->
+    [?assertMatch({Bad, ?WASMTIME_ERROR(preinit, badarg)}, {Bad, preinit(preinit, Bad)})
+     || Bad <- [init, 1, <<"init">>, [init], [1.5], [{"a", b}], [{"a", [], []}], ["a" | b],
+                fun() -> ok end, fun(_, _) -> ok end, [<<"a", 0>>]]].
+
+%% Host functions, WASI and compile options of the init.
+t_options(_) ->
+    Inst = wasmtime:preinit(source(start_host), #{{"env", "one"} => fun(_, [5]) -> {ok, [99]} end,
+                                                  compile => #{opt_level => none}}, []),
+    {ok, Wasm} = Inst,
+    Started = inst(mod(Wasm, #{}), #{{"env", "one"} => fun(_, _) -> error(not_again) end}),
+    ?assertEqual({ok, <<99>>}, wasmtime:read_memory(Started, 0, 1)),
+    ?assertMatch({error, #{key := opt_level}}, preinit(preinit, #{compile => #{opt_level => 3}}, [])),
+    ?assertMatch({error, #{class := preinit, kind := badarg, key := nonsense}},
+                 preinit(preinit, #{nonsense => 1}, [])),
+    ?assertMatch({error, #{class := preinit, kind := badarg, key := remove_exports}},
+                 preinit(preinit, #{remove_exports => [a]}, [])).
+
+%% The init takes no slot of a pool, whatever it is compiled with.
+t_no_pool(_) ->
+    wasmtime_test:with_pool(preinit, #{instances => 1}, fun(Mod) ->
+        Only = inst(Mod, #{}),
+        ?assertMatch({ok, _}, preinit(preinit, #{compile => wasmtime_test:pool(#{instances => 1})},
+                                      [{"store", [8, 1]}])),
+        ok = wasmtime:destroy(Only)
+    end).
+
+%% The instance is gone on every way out.
+t_nothing_left(_) ->
+    Before = maps:get(instances, wasmtime_test:settled()),
+    wasmtime_test:in_process(fun() ->
+        [preinit(preinit, Init) || Init <- [[], ["trap"], fun(_) -> ok end, fun(_) -> error(x) end]]
+    end),
+    ?assertEqual(Before, maps:get(instances, wasmtime_test:settled())).
+
+%% ---- refused --------------------------------------------------------------------------------
+
+t_refused(_) ->
+    [?assertMatch({Name, ?WASMTIME_ERROR(preinit, Kind)},
+                  {Name, preinit(Name, #{compile => #{proposals => #{threads => true}}}, ["init"])})
+     || {Name, Kind} <- [{import_memory, unsupported_import}, {import_table, unsupported_import},
+                         {import_global, unsupported_import},
+                         {preinit_gc_global, unsupported_type},
+                         {preinit_shared, unsupported}, {preinit_reserved, unsupported}]],
+    ?assertMatch(?WASMTIME_ERROR(preinit, unsupported_type),
+                 preinit(traps_gc, #{compile => #{proposals => #{gc => true,
+                                                                function_references => true}}}, [])),
+    [?assertMatch(?WASMTIME_ERROR(preinit, malformed), wasmtime:preinit(Bin, #{}, []))
+     || Bin <- [<<>>, <<"text">>, <<0, "asm", 1, 0, 0, 0, 99>>]],
+    ?assertError(badarg, wasmtime:preinit(atom, #{}, [])).

@@ -1,0 +1,36 @@
+%% The examples that a reader copies work as they stand.
+-module(readme_SUITE).
+-compile([export_all, nowarn_export_all]).
+-include_lib("stdlib/include/assert.hrl").
+
+all() -> wasmtime_test:cases(?MODULE).
+
+%% Every Erlang block of the README under "Example" runs, in order, in one shell.
+t_readme_example(_) ->
+    Blocks = blocks("README.md", "Example"),
+    ?assertMatch([_ | _], Blocks),
+    lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
+
+%% The Erlang blocks of a file between a heading with this word and the next one.
+blocks(File, Heading) ->
+    {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), File)),
+    [_, After | _] = re:split(Text, ["\n#+ [^\n]*", Heading, "[^\n]*\n"]),
+    [Section | _] = re:split(After, "\n#+ "),
+    case re:run(Section, "```erlang\n(.*?)\n```", [global, dotall, {capture, [1], binary}]) of
+        {match, Matches} -> [Block || [Block] <- Matches];
+        nomatch -> []
+    end.
+
+run(Block, Bindings) ->
+    {ok, Tokens, _} = erl_scan:string(unicode:characters_to_list(Block)),
+    lists:foldl(fun(Form, Acc) ->
+        {ok, Exprs} = erl_parse:parse_exprs(Form),
+        {value, _, Next} = erl_eval:exprs(Exprs, Acc),
+        Next
+    end, Bindings, forms(Tokens, [], [])).
+
+%% A block may hold several shell commands: each ends with a dot.
+forms([], [], Forms) -> lists:reverse(Forms);
+forms([{dot, _} = Dot | Rest], Form, Forms) ->
+    forms(Rest, [], [lists:reverse([Dot | Form]) | Forms]);
+forms([Token | Rest], Form, Forms) -> forms(Rest, [Token | Form], Forms).

@@ -1,0 +1,161 @@
+%% What the suites share: guests, instances, and ways to look at what is left behind.
+%% Rule: nothing here asserts a behaviour of its own; it fails only when the set-up fails.
+-module(wasmtime_test).
+
+-export([cases/1, root/0, rounds/3]).
+-export([source/1, wasm/1, mod/1, mod/2, inst/1, inst/2, inst/3, one/1]).
+-export([with_inst/3, with_pool/3, with_pool/4, pool/1]).
+-export([caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0]).
+-export([temp/2, write/3]).
+
+%% The exported functions of a suite that are cases.
+cases(Suite) ->
+    lists:sort([Name || {Name, 1} <- Suite:module_info(exports),
+                        lists:prefix("t_", atom_to_list(Name))]).
+
+%% The project's folder: where the guests, the README and the docs are.
+root() ->
+    up(filename:absname(filename:dirname(code:which(?MODULE)))).
+
+up("/") ->
+    error(no_project_around_the_tests);
+up(Dir) ->
+    case filelib:is_dir(filename:join([Dir, "test", "guests"]))
+        andalso filelib:is_file(filename:join(Dir, "rebar.config")) of
+        true -> Dir;
+        false -> up(filename:dirname(Dir))
+    end.
+
+%% How often to do it: in a quick run, normally, and with FULL=1.
+rounds(Quick, Normal, Full) ->
+    case {os:getenv("FULL"), os:getenv("QUICK")} of
+        {"1", _} -> Full;
+        {_, "1"} -> Quick;
+        _ -> Normal
+    end.
+
+%% ---- guests ---------------------------------------------------------------------------------
+
+%% A guest's text, as `wasmtime:compile' takes it.
+source(Name) ->
+    Path = filename:join([root(), "test", "guests", atom_to_list(Name) ++ ".wat"]),
+    {ok, Text} = file:read_file(Path),
+    {wat, Text}.
+
+wasm(Name) ->
+    {wat, Text} = source(Name),
+    {ok, Wasm} = wasmtime:wat2wasm(Text),
+    Wasm.
+
+mod(Name) -> mod(Name, #{}).
+
+mod(Name, Opts) when is_atom(Name) -> mod(source(Name), Opts);
+mod(Source, Opts) ->
+    {ok, Mod} = wasmtime:compile(Source, Opts),
+    Mod.
+
+inst(Name) -> inst(Name, #{}).
+
+inst(Name, Opts) when is_atom(Name) -> inst(Name, Opts, #{});
+inst(Mod, Opts) ->
+    {ok, Inst} = wasmtime:instantiate(Mod, Opts),
+    Inst.
+
+inst(Name, Opts, CompileOpts) -> inst(mod(Name, CompileOpts), Opts).
+
+%% Runs and destroys.
+with_inst(Name, Opts, Fun) ->
+    Inst = inst(Name, Opts),
+    try Fun(Inst) after wasmtime:destroy(Inst) end.
+
+%% Imports of host.wat: one(X) is Fun([X]), the others give back what they get.
+one(Fun) ->
+    #{imports => #{{<<"env">>, <<"one">>} => Fun,
+                   {<<"env">>, <<"swap">>} => fun(_, [A, B]) -> {ok, [B, A]} end,
+                   {<<"env">>, <<"none">>} => fun(_, []) -> {ok, []} end}}.
+
+%% ---- pools ----------------------------------------------------------------------------------
+
+%% Compile options of a small pool that checks every reset.
+pool(Extra) ->
+    Small = #{instances => 4, max_memory => 64 * 1024 * 1024, verify => true},
+    #{allocator => pooling, pooling => maps:merge(Small, Extra)}.
+
+%% Runs with a pooled module. Afterwards every slot is free and no reset was found wanting.
+with_pool(Name, Extra, Fun) -> with_pool(Name, Extra, #{}, Fun).
+
+with_pool(Name, Extra, CompileOpts, Fun) ->
+    Mod = mod(Name, maps:merge(pool(Extra), CompileOpts)),
+    Result = Fun(Mod),
+    wait_until(fun() -> maps:get(used, wasmtime:pool_info(Mod)) =:= 0 end),
+    #{verify_failures := 0} = wasmtime:pool_info(Mod),
+    Result.
+
+%% ---- processes ------------------------------------------------------------------------------
+
+%% A process that does Fun() and sends the result to us: {Pid, Monitor}.
+caller(Fun) ->
+    Self = self(),
+    spawn_monitor(fun() -> Self ! {self(), Fun()} end).
+
+%% Does it in a process of its own, so that all it held is garbage when this returns.
+in_process(Fun) ->
+    {Pid, Monitor} = caller(Fun),
+    receive
+        {Pid, Result} ->
+            receive {'DOWN', Monitor, process, Pid, _} -> Result end;
+        {'DOWN', Monitor, process, Pid, Reason} ->
+            error({died, Reason})
+    end.
+
+wait_until(Fun) -> wait_until(Fun, 10_000).
+
+wait_until(Fun, Ms) when Ms =< 0 ->
+    true = Fun();
+wait_until(Fun, Ms) ->
+    case Fun() of
+        true -> true;
+        _ -> timer:sleep(5), wait_until(Fun, Ms - 5)
+    end.
+
+mailbox() ->
+    {messages, Messages} = process_info(self(), messages),
+    Messages.
+
+%% ---- what is left behind --------------------------------------------------------------------
+
+%% Native objects that are alive, once garbage is collected and threads have gone quiet.
+settled() ->
+    [erlang:garbage_collect(Pid) || Pid <- processes()],
+    settle(wasmtime_nif:live(), 100).
+
+settle(Live, 0) -> Live;
+settle(Live, N) ->
+    timer:sleep(20),
+    case wasmtime_nif:live() of
+        Live when N < 95 -> Live;
+        Next -> settle(Next, N - 1)
+    end.
+
+%% What the operating system knows of this VM: threads and open files.
+resources() ->
+    {count("/proc/self/task"), count("/proc/self/fd")}.
+
+count(Dir) ->
+    case file:list_dir(Dir) of
+        {ok, Names} -> length(Names);
+        {error, enoent} -> 0
+    end.
+
+%% ---- files ----------------------------------------------------------------------------------
+
+%% A folder of the case's own.
+temp(Config, Name) ->
+    Dir = filename:join(proplists:get_value(priv_dir, Config), Name),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    Dir.
+
+write(Dir, Name, Data) ->
+    Path = filename:join(Dir, Name),
+    ok = file:write_file(Path, Data),
+    Path.
