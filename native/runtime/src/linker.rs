@@ -49,6 +49,7 @@ impl Linked {
         let mut linker: Linker<Data> = Linker::new(module.engine());
         if let Some(clocks) = shape.wasi {
             wasi::add_to_linker(&mut linker, clocks, wasi_of)?;
+            wasi::add_unstable_to_linker(&mut linker, clocks, wasi_of)?;
         }
         linker.allow_shadowing(true);
         for import in module.imports() {

@@ -28,8 +28,8 @@ pub(super) struct State {
     pub(super) running: Option<Running>,
     /// A runner has the guest, or is about to get it.
     attached: bool,
-    /// A runner is inside `poll`.
-    polling: bool,
+    /// A runner was sent away because of an access, and is owed a wake.
+    refused: bool,
     /// Threads that read or write the store between two polls.
     accessing: usize,
     /// No job starts any more, and the store goes as soon as nobody is inside.
@@ -165,12 +165,8 @@ impl Control {
     /// A runner enters; false when it must wait for a wake because an access is under way.
     pub(super) fn begin_poll(&self) -> bool {
         let mut state = self.state.lock();
-        state.polling = state.accessing == 0;
-        state.polling
-    }
-
-    pub(super) fn end_poll(&self) {
-        self.state.lock().polling = false;
+        state.refused = state.accessing > 0;
+        !state.refused
     }
 
     /// Somebody other than the runner enters the store: only when the guest is idle, or parked in
@@ -183,7 +179,8 @@ impl Control {
         let parked = state.parked.last().is_some_and(|parked| parked.answer.is_none());
         let running = state.running.as_ref();
         let cancelled = running.is_some_and(|running| running.cancelled.is_some());
-        if running.is_some() && (state.polling || !parked || cancelled) {
+        // A parked guest cannot go on without an answer: a poll of it under way ends at once.
+        if running.is_some() && (!parked || cancelled) {
             return Err(Error::new(Class::Call, Kind::Busy, "the instance is running"));
         }
         state.accessing += 1;
@@ -194,6 +191,7 @@ impl Control {
     pub(super) fn next_job(&self) -> Next {
         let mut state = self.state.lock();
         if state.accessing > 0 {
+            state.refused = true;
             return Next::Wait;
         }
         match state.queue.pop_front() {
@@ -273,7 +271,7 @@ impl Drop for Access<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.accessing -= 1;
-        if state.accessing == 0 {
+        if state.accessing == 0 && std::mem::take(&mut state.refused) {
             wake(state);
         }
     }

@@ -25,7 +25,7 @@ use crate::module::Module;
 use crate::options::InstanceOptions;
 use crate::reactor;
 use crate::ticker;
-use crate::wasi::{Captured, Wasi};
+use crate::wasi::Captured;
 
 /// A live instance, or what is left of one. Everything about it is safe from any thread.
 pub struct Guest {
@@ -84,7 +84,7 @@ impl Guest {
     pub fn new(module: &Module, options: &InstanceOptions) -> Result<Arc<Self>> {
         let linked = module.link(options)?;
         let lease = module.lease()?;
-        let wasi = options.wasi.as_ref().map(Wasi::new).transpose()?;
+        let wasi = options.wasi.as_ref().map(|options| module.wasi(options)).transpose()?;
         let output = wasi.as_ref().map(|wasi| wasi.captured().clone());
         let engine = module.engine().wasmtime().clone();
         let control = Control::new(engine, options.host_timeout);
@@ -162,7 +162,6 @@ impl Guest {
         }
         let _runtime = reactor::enter().ok();
         let step = self.step(&mut self.body.lock(), cx);
-        self.control.end_poll();
         if let Step::Gone = step {
             self.permit.lock().take();
             self.control.gone();

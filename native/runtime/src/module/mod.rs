@@ -28,11 +28,12 @@ use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
 use crate::linker::{Linked, Shape};
 use crate::memory::{Lease, MemoryData, MemoryPlan, extract};
-use crate::options::{Check, CompileOptions, InstanceOptions};
+use crate::options::{Check, CompileOptions, Env, InstanceOptions, WasiOptions};
 use crate::value::Signature;
+use crate::wasi::{Wasi, WasiTemplate};
 
-/// Linked forms of one module that are kept.
-const MAX_SHAPES: usize = 16;
+/// Linked forms, and WASI templates, of one module that are kept.
+const MAX_CACHED: usize = 16;
 
 /// A compiled module. Cloning is cheap.
 #[derive(Clone)]
@@ -41,6 +42,7 @@ pub struct Module(Arc<Inner>);
 struct Inner {
     // Fields drop in order: the code goes before the engine.
     linked: Mutex<Vec<(Shape, Arc<Linked>)>>,
+    wasi: Mutex<Vec<(WasiOptions, Arc<WasiTemplate>)>>,
     wasmtime: wasmtime::Module,
     engine: Arc<Engine>,
     memories: Vec<MemoryPlan>,
@@ -122,6 +124,7 @@ impl Module {
         let tables = wasmtime.resources_required().num_tables as usize;
         Ok(Module(Arc::new(Inner {
             linked: Mutex::default(),
+            wasi: Mutex::default(),
             wasmtime,
             engine,
             memories,
@@ -166,16 +169,19 @@ impl Module {
     /// Those of [`Linked::new`].
     pub fn link(&self, options: &InstanceOptions) -> Result<Arc<Linked>> {
         let shape = Shape::of(options);
-        let mut linked = self.0.linked.lock();
-        if let Some(at) = linked.iter().position(|(known, _)| *known == shape) {
-            return Ok(linked[at].1.clone());
+        cached(&self.0.linked, &shape, || Linked::new(&self.0.wasmtime, &shape))
+    }
+
+    /// The WASI state of one instance. Directories are opened once per option set.
+    ///
+    /// # Errors
+    /// Those of [`WasiTemplate::new`].
+    pub fn wasi(&self, options: &WasiOptions) -> Result<Wasi> {
+        // A template keeps the environment that it was made in.
+        if options.env == Env::Inherit {
+            return Wasi::new(options);
         }
-        let new = Arc::new(Linked::new(&self.0.wasmtime, &shape)?);
-        if linked.len() == MAX_SHAPES {
-            linked.remove(0);
-        }
-        linked.push((shape, new.clone()));
-        Ok(new)
+        cached(&self.0.wasi, options, || WasiTemplate::new(options))?.instantiate()
     }
 
     /// Memories and a place for one instance.
@@ -185,6 +191,24 @@ impl Module {
     pub fn lease(&self) -> Result<Lease> {
         self.0.engine.pool().acquire(&self.0.memories, self.0.tables)
     }
+}
+
+/// What `make` made of `key`, made once as long as it is among the latest.
+fn cached<K: Clone + PartialEq, V>(
+    cache: &Mutex<Vec<(K, Arc<V>)>>,
+    key: &K,
+    make: impl FnOnce() -> Result<V>,
+) -> Result<Arc<V>> {
+    if let Some((_, value)) = cache.lock().iter().find(|(known, _)| known == key) {
+        return Ok(value.clone());
+    }
+    let value = Arc::new(make()?);
+    let mut cache = cache.lock();
+    if cache.len() >= MAX_CACHED {
+        cache.remove(0);
+    }
+    cache.push((key.clone(), value.clone()));
+    Ok(value)
 }
 
 fn open(path: &Path) -> Result<File> {

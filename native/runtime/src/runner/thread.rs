@@ -133,6 +133,7 @@ fn drive(guest: &Arc<Guest>, signal: &Arc<Signal>) {
                 if !client.host_call(call) {
                     guest.control().reply(id, Err(nobody()));
                 }
+                signal.wait();
             }
             Step::Wait => signal.wait(),
             Step::Idle | Step::Gone => return,
