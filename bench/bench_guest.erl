@@ -199,10 +199,10 @@ cold_start(#{reactor := Reactor} = Guest) ->
 %% @doc Every slot is free again and no message was left behind.
 -spec left_nothing(guest()) -> ok.
 left_nothing(#{module := Mod}) ->
-    {message_queue_len, Messages} = process_info(self(), message_queue_len),
+    {messages, Messages} = process_info(self(), messages),
     case wasmtime:pool_info(Mod) of
-        #{used := 0} when Messages =:= 0 -> ok;
-        Info -> fail("left behind: ~b messages; the pool: ~tp", [Messages, Info])
+        #{used := 0} when Messages =:= [] -> ok;
+        Info -> fail("left behind: the messages ~tp; the pool: ~tp", [Messages, Info])
     end.
 
 %% ---- helpers --------------------------------------------------------------------------------

@@ -13,9 +13,16 @@ use wasmparser::{
 /// A passive segment that can be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Segment {
-    Data { index: u32, memory64: bool },
+    Data {
+        index: u32,
+        memory64: bool,
+    },
     /// `table` is one that a `table.init` of this segment may name.
-    Elem { index: u32, table: u32, table64: bool },
+    Elem {
+        index: u32,
+        table: u32,
+        table64: bool,
+    },
 }
 
 /// What a constant expression stands for.
@@ -60,7 +67,9 @@ pub(super) fn named_functions(segment: &Element<'_>) -> Result<Vec<u32>> {
         ElementItems::Expressions(_, items) => items
             .clone()
             .into_iter()
-            .filter_map(|expr| expr.map_err(unreadable).and_then(|e| named_function(&e)).transpose())
+            .filter_map(|expr| {
+                expr.map_err(unreadable).and_then(|e| named_function(&e)).transpose()
+            })
             .collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! The module that runs: the original, plus exports that show its state and probes of its segments.
 //! Indices, code and custom sections of the original stay as they are.
 
-use super::inspect::{Export, PREFIX, Shape, inspect, refuse};
+use super::inspect::{Export, Shape, inspect, refuse};
 use super::sections::{Changes, Items, assemble, find, reader, split, unreadable};
 use super::{probe, skeleton, tables};
 use crate::error::{Class, Error, Kind, Result};
@@ -130,11 +130,7 @@ pub(super) fn kept_exports(shape: &Shape, keep: impl Fn(&Export) -> bool) -> Res
 }
 
 /// Appends the probes: a type, and for each its function and body.
-fn add_probes(
-    sections: &[RawSection<'_>],
-    shape: &Shape,
-    changes: &mut Changes,
-) -> Result<()> {
+fn add_probes(sections: &[RawSection<'_>], shape: &Shape, changes: &mut Changes) -> Result<()> {
     let mut probe_type = TypeSection::new();
     probe_type.ty().function([], []);
     let (mut functions, mut code) = (FunctionSection::new(), CodeSection::new());

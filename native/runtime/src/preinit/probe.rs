@@ -32,7 +32,11 @@ pub(super) fn function(segment: Segment) -> Function {
     let mut code = function.instructions();
     let (Segment::Data { memory64: wide, .. } | Segment::Elem { table64: wide, .. }) = segment;
     // Destination 0, source 1, length 0.
-    if wide { code.i64_const(0) } else { code.i32_const(0) };
+    if wide {
+        code.i64_const(0)
+    } else {
+        code.i32_const(0)
+    };
     code.i32_const(1).i32_const(0);
     match segment {
         Segment::Data { index, .. } => code.memory_init(0, index),

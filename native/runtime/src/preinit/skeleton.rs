@@ -12,10 +12,7 @@ use wasm_encoder::{
 use wasmparser::{DataKind, ImportSectionReader, SectionLimited, TypeRef};
 
 /// The skeleton of a module; the passive data segments in `dropped` are left empty.
-pub(super) fn skeleton(
-    sections: &[RawSection<'_>],
-    dropped: &BTreeSet<u32>,
-) -> Result<Vec<u8>> {
+pub(super) fn skeleton(sections: &[RawSection<'_>], dropped: &BTreeSet<u32>) -> Result<Vec<u8>> {
     let mut changes = Changes::new();
     // Wizer puts names before the data section even where they precede the code. It adds its exports
     // only to a section that is there.

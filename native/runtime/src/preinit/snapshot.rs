@@ -125,9 +125,8 @@ async fn wizer_changes<T: Send + 'static>(
     let exports = wizer_exports(&wasm)?;
     let mut state = State::globals(&mut store, instance, &exports)?;
     let memories = exports.iter().filter(|e| e.kind == ExternalKind::Memory);
-    let memories: Vec<_> = memories
-        .map(|e| (e, instance.get_memory(&mut store, &e.shown_name())))
-        .collect();
+    let memories: Vec<_> =
+        memories.map(|e| (e, instance.get_memory(&mut store, &e.shown_name()))).collect();
     for (export, memory) in memories {
         let memory = memory.ok_or_else(|| missing(&export.name))?;
         state.memory(&export.name, memory, store.as_context());

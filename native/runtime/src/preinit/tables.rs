@@ -83,7 +83,8 @@ fn observe_table(
         .ok_or_else(|| Error::internal(format!("table {index} is not exported")))?;
     let size = table.size(&store);
     if size > MAX_ELEMENTS {
-        let message = format!("table {index} grew to {size} elements; {MAX_ELEMENTS} can be carried");
+        let message =
+            format!("table {index} grew to {size} elements; {MAX_ELEMENTS} can be carried");
         return Err(refuse(Kind::TableChanged, message));
     }
     let element = |at| match table.get(&mut store, at) {

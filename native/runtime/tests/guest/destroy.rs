@@ -1,0 +1,108 @@
+//! The end of a guest, in every state.
+
+use std::sync::Arc;
+
+use wasmtime_beam::guest::{Destroyed, Guest, Job, Step};
+use wasmtime_beam::{Class, Kind};
+
+use crate::support::{
+    Recorder, call, done, guest, guest_of, host_call, module_in_own_pool, poll, start, submit,
+};
+
+const WAT: &str = r#"(module
+  (import "host" "ask" (func $ask))
+  (memory (export "memory") 1)
+  (func (export "one") (result i32) (i32.const 1))
+  (func (export "ask") (call $ask))
+  (func (export "loop") (loop (br 0))))"#;
+
+fn finish(destroyed: Destroyed) -> bool {
+    match destroyed {
+        Destroyed::Done => true,
+        Destroyed::Restore(pending) => {
+            pending.finish();
+            true
+        }
+        Destroyed::Later => false,
+    }
+}
+
+fn used(guest: &Guest) -> u64 {
+    guest.module().engine().pool().info().used
+}
+
+/// An idle guest is gone at once, twice is fine, and its slot is free.
+#[test]
+fn an_idle_guest_goes_at_once() {
+    let guest = guest_of(&module_in_own_pool(WAT));
+    assert_eq!(used(&guest), 1);
+    assert!(finish(guest.destroy(None)));
+    assert!(finish(guest.destroy(None)));
+    assert!(guest.is_gone());
+    assert_eq!(used(&guest), 0);
+    let job = Job::new(call("one", &[]), Recorder::new());
+    assert_eq!(guest.submit(job, None).unwrap_err().kind, Kind::Destroyed);
+    assert_eq!(guest.access(|mut view| view.size(None)).unwrap_err().kind, Kind::Destroyed);
+}
+
+/// A parked guest goes at its next poll; everybody is answered once.
+#[test]
+fn a_parked_guest_goes_with_its_queue() {
+    let (guest, client, mourner) = (guest(WAT), Recorder::new(), Recorder::new());
+    submit(&guest, &client, call("ask", &[]));
+    host_call(&guest);
+    submit(&guest, &client, call("one", &[]));
+    assert!(!finish(guest.destroy(Some(mourner.clone()))));
+    assert!(!finish(guest.destroy(Some(mourner.clone()))));
+    let error = client.outcome().unwrap_err();
+    assert_eq!((error.class, error.kind), (Class::Call, Kind::Destroyed));
+    assert_eq!(done(&guest).unwrap_err().kind, Kind::Destroyed);
+    assert_eq!(mourner.outcomes(), 0);
+    assert!(matches!(poll(&guest), Step::Gone));
+    assert_eq!(mourner.outcomes(), 2);
+}
+
+/// A loop on a thread ends, and who destroyed it is told when the store is gone.
+#[test]
+fn a_running_guest_goes_soon() {
+    let (guest, client, mourner) = (guest(WAT), Recorder::new(), Recorder::new());
+    start(&guest, &client, call("loop", &[]));
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    if !finish(guest.destroy(Some(mourner.clone()))) {
+        assert_eq!(mourner.outcome(), Ok(vec![]));
+    }
+    assert_eq!(client.outcome().unwrap_err().kind, Kind::Destroyed);
+    assert!(guest.is_gone());
+}
+
+/// A start section runs as a job, host calls included.
+#[test]
+fn a_start_section_may_call_the_host() {
+    let module = crate::support::module(
+        r#"(module (import "host" "ask" (func $ask)) (memory (export "memory") 1) (start $ask)
+             (func (export "one") (result i32) (i32.const 1)))"#,
+    );
+    assert!(module.facts().has_start);
+    let guest = Guest::new(&module, &crate::support::options(&module)).unwrap();
+    let client = Recorder::new();
+    submit(&guest, &client, wasmtime_beam::guest::Request::Instantiate);
+    let asked = host_call(&guest);
+    guest.control().reply(asked.id, Ok(vec![]));
+    assert_eq!(done(&guest), Ok(vec![]));
+    submit(&guest, &client, call("one", &[]));
+    assert!(done(&guest).is_ok());
+}
+
+/// A guest whose instantiation traps leaves nothing behind.
+#[test]
+fn a_failed_instantiation_leaves_nothing() {
+    let module = module_in_own_pool(
+        r#"(module (memory (export "memory") 1) (data (i32.const 65535) "too long"))"#,
+    );
+    let pool: &Arc<_> = module.engine().pool();
+    let guest = Guest::new(&module, &crate::support::options(&module)).unwrap();
+    assert_eq!(guest.instantiate().unwrap_err().kind, Kind::MemoryOutOfBounds);
+    assert!(guest.is_gone());
+    drop(guest);
+    assert_eq!(pool.info().used, 0);
+}

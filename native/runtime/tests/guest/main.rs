@@ -1,0 +1,9 @@
+//! The guest core without a VM: polled by hand, and by the thread runner.
+
+mod destroy;
+mod host;
+mod limits;
+mod poll;
+mod stop;
+mod support;
+mod threads;
