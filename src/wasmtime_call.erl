@@ -15,9 +15,9 @@ instantiate(Mod, Opts, Funs) ->
     case new(Mod, Opts, Ref) of
         {ok, Inst0} ->
             {ok, #wasmtime_instance{ref = Inst0, funs = Funs}};
-        {wait, Inst0} ->
+        {wait, Inst0, Started} ->
             Inst = #wasmtime_instance{ref = Inst0, funs = Funs},
-            case loop(Ref, Inst) of
+            case finish(Started, Ref, Inst) of
                 {ok, _} -> {ok, Inst};
                 Error -> Error
             end;
@@ -37,9 +37,27 @@ new(Mod, Opts, Ref) ->
           {ok, [term()]} | {error, wasmtime_error:t()}.
 call(#wasmtime_instance{ref = Inst0} = Inst, Name, Args, Opts) ->
     Ref = make_ref(),
-    case wasmtime_nif:call_start(Inst0, Name, Args, Opts, Ref) of
-        ok -> noted(Name, Inst, loop(Ref, Inst));
-        Error -> Error
+    Started = wasmtime_nif:call_start(Inst0, Name, Args, Opts, Ref),
+    noted(Name, Inst, finish(Started, Ref, Inst)).
+
+%% A thread runner sends messages; under the scheduler runner this process polls the guest itself.
+finish({result, Result}, _, _) -> Result;
+finish(ok, Ref, Inst) -> loop(Ref, Inst);
+finish({error, _} = Error, _, _) -> Error;
+finish({Call, Step}, Ref, Inst) -> drive(Step, Call, Ref, Inst).
+
+drive(Step, Call, Ref, Inst) ->
+    case Step of
+        {host, HostId, Key, Args} ->
+            Next = wasmtime_nif:call_resume(Call, HostId, serve(Key, Args, Inst)),
+            drive(Next, Call, Ref, Inst);
+        {result, Result} ->
+            Result;
+        again ->
+            drive(wasmtime_nif:call_poll(Call), Call, Ref, Inst);
+        wait ->
+            receive {wasmtime_wake, Ref} -> ok end,
+            drive(wasmtime_nif:call_poll(Call), Call, Ref, Inst)
     end.
 
 loop(Ref, Inst) ->

@@ -9,7 +9,7 @@
          module_options/1, module_kind/1, pool_info/1]).
 -export([instance_new/3, instance_new_dirty/3, instance_interrupt/1, instance_destroy/2,
          instance_destroy_dirty/2]).
--export([call_start/5, host_reply/3, output_read/1]).
+-export([call_start/5, call_poll/1, call_resume/3, host_reply/3, output_read/1]).
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
          memory_size/2]).
 -export([preinit_begin/2, preinit_finish/4]).
@@ -20,7 +20,7 @@
        module_options/1, module_kind/1, pool_info/1]).
 -nifs([instance_new/3, instance_new_dirty/3, instance_interrupt/1, instance_destroy/2,
        instance_destroy_dirty/2]).
--nifs([call_start/5, host_reply/3, output_read/1]).
+-nifs([call_start/5, call_poll/1, call_resume/3, host_reply/3, output_read/1]).
 -nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2]).
 -nifs([preinit_begin/2, preinit_finish/4]).
 
@@ -120,6 +120,12 @@ instance_destroy_dirty(_Inst, _Ref) -> ?STUB.
 
 -spec call_start(instance(), binary(), [term()], map(), reference()) -> ok | error().
 call_start(_Inst, _Name, _Args, _Opts, _Ref) -> ?STUB.
+
+-spec call_poll(reference()) -> term().
+call_poll(_Call) -> ?STUB.
+
+-spec call_resume(reference(), non_neg_integer(), {ok, [term()]} | {error, binary()}) -> term().
+call_resume(_Call, _HostId, _Answer) -> ?STUB.
 
 -spec host_reply(instance(), term(), {ok, [term()]} | {error, binary()}) -> ok.
 host_reply(_Inst, _HostId, _Reply) -> ?STUB.

@@ -180,9 +180,7 @@ instance_option(wasi, Value, {Acc, Funs}) ->
 instance_option(host_timeout, Value, {Acc, Funs}) ->
     {Acc#{host_timeout := milliseconds(host_timeout, Value)}, Funs};
 instance_option(runner, Value, {Acc, Funs}) ->
-    Value =:= scheduler
-        andalso refuse(runner, "runner => scheduler is not supported by this version"),
-    {Acc#{runner := one_of(runner, Value, [thread])}, Funs};
+    {Acc#{runner := one_of(runner, Value, [thread, scheduler])}, Funs};
 instance_option(Key, Value, {Acc, Funs})
   when Key =:= memory_limit; Key =:= total_memory_limit; Key =:= max_tables;
        Key =:= max_table_elements; Key =:= max_instances ->

@@ -12,9 +12,12 @@ rustler::atoms! {
     wait,
     dirty,
     not_running,
+    again,
+    result,
     // messages
     wasmtime_result,
     wasmtime_host_call,
+    wasmtime_wake,
     // errors
     class,
     kind,
@@ -54,6 +57,9 @@ rustler::atoms! {
     max_instances,
     host_timeout,
     host,
+    runner,
+    thread,
+    scheduler,
     // wasi options
     args,
     env,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rustler::env::SavedTerm;
 use rustler::thread::is_scheduler_thread;
 use rustler::{Encoder, Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term};
-use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome};
+use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome, Request};
 
 use crate::resource::Instance;
 use crate::term::{error, value};
@@ -22,7 +22,7 @@ struct Inner {
     pid: LocalPid,
     /// Serves the host calls.
     host: LocalPid,
-    reference: Mutex<(OwnedEnv, SavedTerm)>,
+    home: Home,
     instance: ResourceArc<Instance>,
     monitor: OnceLock<Monitor>,
     /// What the result is when the job succeeded without values worth telling.
@@ -48,10 +48,8 @@ impl Requester {
         instance: ResourceArc<Instance>,
         reply: Reply,
     ) -> Self {
-        let home = OwnedEnv::new();
-        let saved = home.save(reference);
-        let (reference, monitor) = (Mutex::new((home, saved)), OnceLock::new());
-        Requester { inner: Arc::new(Inner { pid, host, reference, instance, monitor, reply }) }
+        let (home, monitor) = (Home::new(reference), OnceLock::new());
+        Requester { inner: Arc::new(Inner { pid, host, home, instance, monitor, reply }) }
     }
 
     pub fn as_client(&self) -> Arc<dyn Client> {
@@ -67,13 +65,7 @@ impl Requester {
 
 impl Client for Inner {
     fn host_call(&self, call: HostCall) -> bool {
-        let mut message = OwnedEnv::new();
-        let build = |env| {
-            let name = (call.import.module.as_str(), call.import.name.as_str());
-            let args: Vec<Term<'_>> = call.args.iter().map(|arg| value::encode(env, *arg)).collect();
-            (atoms::wasmtime_host_call(), self.reference(env), call.id, name, args).encode(env)
-        };
-        message.send_and_clear(&self.host, build).is_ok()
+        self.home.host_call(&call).send(self.host)
     }
 
     fn finish(&self, job: JobId, outcome: Outcome) {
@@ -83,7 +75,7 @@ impl Client for Inner {
         }
         let end = End {
             pid: self.pid,
-            message: self.result(job, outcome),
+            message: self.home.result(job, self.reply, outcome),
             monitored: self.monitor.get().map(|monitor| (self.instance.clone(), *monitor)),
         };
         // A scheduler may send and demonitor only with the environment of its process.
@@ -107,38 +99,80 @@ impl End {
         if let Some((instance, monitor)) = &self.monitored {
             instance.demonitor(None, monitor);
         }
+        // The process may be gone: then nobody waits.
         self.message.send(self.pid);
     }
 }
 
-/// A message built in an environment of its own.
-struct Message(OwnedEnv, SavedTerm);
+impl Reply {
+    /// What a request answers when it succeeds.
+    pub fn to(request: &Request) -> Self {
+        match request {
+            Request::Instantiate => Reply::Instance,
+            Request::Call { .. } => Reply::Values,
+        }
+    }
 
-impl Message {
-    fn send(mut self, pid: LocalPid) {
-        let Message(env, saved) = &mut self;
-        // The process may be gone: then nobody waits.
-        let _ = env.send_and_clear(&pid, |env| saved.load(env));
+    pub fn encode<'a>(self, env: Env<'a>, outcome: Outcome) -> Term<'a> {
+        match (outcome, self) {
+            (Ok(_), Reply::Ok) => atoms::ok().encode(env),
+            (Ok(values), Reply::Values | Reply::Instance) => value::ok_list(env, &values),
+            (Err(failure), _) => error::encode(env, &failure),
+        }
     }
 }
 
-impl Inner {
+/// The reference of a request, from which its messages are built.
+pub struct Home(Mutex<(OwnedEnv, SavedTerm)>);
+
+impl Home {
+    pub fn new(reference: Term<'_>) -> Self {
+        let env = OwnedEnv::new();
+        let saved = env.save(reference);
+        Home(Mutex::new((env, saved)))
+    }
+
     fn reference<'a>(&self, env: Env<'a>) -> Term<'a> {
-        let reference = self.reference.lock();
-        let (home, saved) = &*reference;
+        let home = self.0.lock();
+        let (home, saved) = &*home;
         home.run(|home| saved.load(home).in_env(env))
     }
 
-    fn result(&self, job: JobId, outcome: Outcome) -> Message {
-        let message = OwnedEnv::new();
-        let saved = message.run(|env| {
-            let result = match (outcome, self.reply) {
-                (Ok(_), Reply::Ok) => atoms::ok().encode(env),
-                (Ok(values), Reply::Values | Reply::Instance) => value::ok_list(env, &values),
-                (Err(error), _) => error::encode(env, &error),
-            };
-            message.save((atoms::wasmtime_result(), self.reference(env), job, result).encode(env))
-        });
-        Message(message, saved)
+    /// Asks to serve a host call.
+    pub fn host_call(&self, call: &HostCall) -> Message {
+        Message::build(|env| {
+            let name = (call.import.module.as_str(), call.import.name.as_str());
+            let args: Vec<Term<'_>> = call.args.iter().map(|arg| value::encode(env, *arg)).collect();
+            (atoms::wasmtime_host_call(), self.reference(env), call.id, name, args).encode(env)
+        })
+    }
+
+    fn result(&self, job: JobId, reply: Reply, outcome: Outcome) -> Message {
+        Message::build(|env| {
+            let result = reply.encode(env, outcome);
+            (atoms::wasmtime_result(), self.reference(env), job, result).encode(env)
+        })
+    }
+
+    /// Tells a process that waits to look again.
+    pub fn wake(&self) -> Message {
+        Message::build(|env| (atoms::wasmtime_wake(), self.reference(env)).encode(env))
+    }
+}
+
+/// A message built in an environment of its own.
+pub struct Message(OwnedEnv, SavedTerm);
+
+impl Message {
+    fn build<'a>(term: impl FnOnce(Env<'a>) -> Term<'a>) -> Self {
+        let env = OwnedEnv::new();
+        let saved = env.run(|inner| env.save(term(inner)));
+        Message(env, saved)
+    }
+
+    /// False when the process is gone. Not from a scheduler.
+    pub fn send(mut self, pid: LocalPid) -> bool {
+        let Message(env, saved) = &mut self;
+        env.send_and_clear(&pid, |env| saved.load(env)).is_ok()
     }
 }

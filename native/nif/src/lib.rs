@@ -4,6 +4,7 @@
 //! - `term`: terms to data and back, both directions of a conversion side by side.
 //! - `resource`: what an Erlang reference holds.
 //! - `client`: tells a process what became of its request.
+//! - `runner::scheduler`: polls a guest inside a NIF call of the process that asked.
 //! - `background`: one thread for what must not happen on a scheduler.
 //! - `nif`: the functions, one file per noun.
 //!
@@ -14,6 +15,7 @@ mod background;
 mod client;
 mod nif;
 mod resource;
+mod runner;
 mod term;
 
 use rustler::{Env, Term};

@@ -7,9 +7,11 @@ use parking_lot::Mutex;
 use rustler::{Env, LocalPid, Monitor, Resource};
 use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason};
 use wasmtime_beam::memory::Pending;
+use wasmtime_beam::options::Runner;
 use wasmtime_beam::preinit::Instrumented;
 
 use crate::background;
+use crate::runner::scheduler::Turn;
 
 /// A compiled module.
 pub struct Module {
@@ -41,6 +43,7 @@ impl Drop for Module {
 /// A live instance.
 pub struct Instance {
     guest: Option<Arc<Guest>>,
+    runner: Runner,
     /// Serves host calls, when it is not the calling process.
     host: Option<LocalPid>,
     /// Jobs under way and who asked for them.
@@ -50,12 +53,16 @@ pub struct Instance {
 }
 
 impl Instance {
-    pub fn new(guest: Arc<Guest>, host: Option<LocalPid>) -> Self {
-        Instance { guest: Some(guest), host, jobs: Mutex::default(), pending: Mutex::default() }
+    pub fn new(guest: Arc<Guest>, runner: Runner, host: Option<LocalPid>) -> Self {
+        Instance { guest: Some(guest), runner, host, jobs: Mutex::default(), pending: Mutex::default() }
     }
 
     pub fn guest(&self) -> &Arc<Guest> {
         self.guest.as_ref().expect("only drop takes the guest out")
+    }
+
+    pub fn runner(&self) -> Runner {
+        self.runner
     }
 
     /// Who serves the host calls of a request by `caller`.
@@ -91,7 +98,14 @@ impl Resource for Instance {
             jobs.iter().filter(|(owner, _)| *owner == pid).map(|(_, job)| *job).collect()
         };
         for job in jobs {
-            self.guest().control().cancel(job, Reason::Interrupt);
+            match self.runner {
+                Runner::Thread => drop(self.guest().control().cancel(job, Reason::Interrupt)),
+                // Nobody else polls the guest to its end.
+                Runner::Scheduler => {
+                    let guest = self.guest().clone();
+                    background::run(move || guest.expire(job));
+                }
+            }
         }
     }
 }
@@ -117,3 +131,9 @@ pub struct Preinit(pub Instrumented);
 
 #[rustler::resource_impl]
 impl Resource for Preinit {}
+
+/// A call that its own process polls.
+pub struct Call(pub Turn);
+
+#[rustler::resource_impl]
+impl Resource for Call {}

@@ -116,6 +116,15 @@ pub struct InstanceOptions {
     pub host_timeout: Option<Duration>,
 }
 
+/// Who polls a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Runner {
+    /// An OS thread.
+    Thread,
+    /// The thread of whoever asks, in slices.
+    Scheduler,
+}
+
 /// What one call gets.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {

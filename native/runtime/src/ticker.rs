@@ -2,6 +2,7 @@
 //! that make a cancelled guest notice. It sleeps while there is nothing to watch.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,18 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::guest::{Control, JobId, Reason};
+
+/// Length of a slice: while guests are polled in slices, every engine's epoch is bumped at this pace.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// Slices without a poll after which the ticker sleeps.
+const QUIET: u32 = 100;
+
+/// Set by every poll in slices, cleared by every tick.
+static POLLED: AtomicBool = AtomicBool::new(false);
+
+/// True while the ticker bumps the engines.
+static SLICING: AtomicBool = AtomicBool::new(false);
 
 /// A cancelled guest is bumped again at this pace until its run ended: a bump can fall between a
 /// guest's look at its flag and its next epoch deadline, and would be lost.
@@ -29,6 +42,8 @@ struct State {
     /// When the thread wakes by itself; later deadlines need no signal.
     next_wake: Option<Instant>,
     last: u64,
+    /// Slices since the last poll.
+    quiet: u32,
 }
 
 #[derive(Default)]
@@ -60,6 +75,30 @@ fn ticker() -> &'static Ticker {
     TICKER.get_or_init(Ticker::default)
 }
 
+/// Says that a guest is about to be polled in slices: from here on it yields after at most two of
+/// them. Costs two atomic accesses while the ticker is awake.
+pub fn slice() {
+    POLLED.store(true, Ordering::Relaxed);
+    if !SLICING.load(Ordering::Acquire) && !SLICING.swap(true, Ordering::AcqRel) {
+        let ticker = ticker();
+        let mut state = ticker.state.lock();
+        state.quiet = 0;
+        wake_by(ticker, &mut state, Instant::now() + SLICE);
+    }
+}
+
+/// The end of a slice: every guest looks whether it must yield.
+fn tick(state: &mut State) {
+    if !SLICING.load(Ordering::Acquire) {
+        return;
+    }
+    state.quiet = if POLLED.swap(false, Ordering::AcqRel) { 0 } else { state.quiet + 1 };
+    if state.quiet >= QUIET {
+        SLICING.store(false, Ordering::Release);
+    }
+    crate::engine::Engine::bump_all();
+}
+
 /// A watched deadline; dropping it stops the watch.
 pub struct Armed(Key);
 
@@ -77,10 +116,7 @@ pub fn arm(after: Duration, target: &Arc<Control>, job: JobId, reason: Reason) -
     state.last += 1;
     let key = (at, state.last);
     state.deadlines.insert(key, Deadline { target: Arc::downgrade(target), job, reason });
-    if state.next_wake.is_none_or(|wake| at < wake) {
-        state.next_wake = Some(at);
-        ticker.changed.notify_one();
-    }
+    wake_by(ticker, &mut state, at);
     Some(Armed(key))
 }
 
@@ -89,7 +125,11 @@ pub fn nag(target: &Arc<Control>, job: JobId) {
     let ticker = ticker();
     let mut state = ticker.state.lock();
     state.nags.push((Arc::downgrade(target), job));
-    let at = Instant::now() + NAG;
+    wake_by(ticker, &mut state, Instant::now() + NAG);
+}
+
+/// Makes the thread look at the clock no later than `at`.
+fn wake_by(ticker: &Ticker, state: &mut State, at: Instant) {
     if state.next_wake.is_none_or(|wake| at < wake) {
         state.next_wake = Some(at);
         ticker.changed.notify_one();
@@ -116,6 +156,7 @@ impl Ticker {
             parking_lot::MutexGuard::unlocked(&mut state, || due.into_iter().for_each(fire));
             let mut nags = parking_lot::MutexGuard::unlocked(&mut state, || still_running(nags));
             state.nags.append(&mut nags);
+            tick(&mut state);
             state.next_wake = next_wake(&state, now);
         }
     }
@@ -141,5 +182,6 @@ fn still_running(nags: Vec<(Weak<Control>, JobId)>) -> Vec<(Weak<Control>, JobId
 fn next_wake(state: &State, now: Instant) -> Option<Instant> {
     let first = state.deadlines.first_key_value().map(|((at, _), _)| *at);
     let nag = (!state.nags.is_empty()).then_some(now + NAG);
-    [first, nag].into_iter().flatten().min()
+    let slice = SLICING.load(Ordering::Acquire).then_some(now + SLICE);
+    [first, nag, slice].into_iter().flatten().min()
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use rustler::{Env, ListIterator, NifResult, ResourceArc, Term};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
 use wasmtime_beam::guest::{Job, Request, Submitted};
+use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
 
+use super::host::reply;
 use super::{done, guarded};
 use crate::client::{Reply, Requester};
-use crate::resource::Instance;
-use crate::term::{options, value};
+use crate::resource::{Call, Instance};
+use crate::runner::scheduler;
+use crate::term::{error, options, value};
 
 #[rustler::nif]
 fn call_start<'a>(
@@ -22,11 +25,42 @@ fn call_start<'a>(
     reference: Term<'a>,
 ) -> NifResult<Term<'a>> {
     let options = options::call(opts)?;
-    Ok(guarded(env, || {
-        let started = request(&instance, name, values, options.fuel)
-            .and_then(|call| enqueue(env, &instance, call, options.timeout, reference));
-        done(env, started)
+    Ok(guarded(env, || match request(&instance, name, values, options.fuel) {
+        Ok(call) => start(env, &instance, call, options.timeout, reference),
+        Err(failure) => error::encode(env, &failure),
     }))
+}
+
+/// Asks for `request`: `ok` when messages follow, a step when the process polls itself.
+pub fn start<'a>(
+    env: Env<'a>,
+    instance: &ResourceArc<Instance>,
+    request: Request,
+    timeout: Option<Duration>,
+    reference: Term<'a>,
+) -> Term<'a> {
+    match instance.runner() {
+        Runner::Thread => done(env, enqueue(env, instance, request, timeout, reference)),
+        Runner::Scheduler => scheduler::start(env, instance, request, timeout, reference),
+    }
+}
+
+/// The next step of a call that the process polls itself.
+#[rustler::nif]
+fn call_poll<'a>(env: Env<'a>, call: ResourceArc<Call>) -> Term<'a> {
+    guarded(env, || call.0.poll(env))
+}
+
+/// Answers the call's host call and goes on.
+#[rustler::nif]
+fn call_resume<'a>(
+    env: Env<'a>,
+    call: ResourceArc<Call>,
+    id: u64,
+    answer: Term<'a>,
+) -> NifResult<Term<'a>> {
+    reply(call.0.instance(), id, answer)?;
+    Ok(guarded(env, || call.0.poll(env)))
 }
 
 fn request(
@@ -43,7 +77,7 @@ fn request(
 }
 
 /// Queues a request of the calling process and finds a runner for it.
-pub fn enqueue(
+fn enqueue(
     env: Env<'_>,
     instance: &ResourceArc<Instance>,
     request: Request,
@@ -52,10 +86,7 @@ pub fn enqueue(
 ) -> Result<()> {
     let (pid, guest) = (env.pid(), instance.guest());
     let host = instance.host(pid);
-    let reply = match request {
-        Request::Instantiate => Reply::Instance,
-        Request::Call { .. } => Reply::Values,
-    };
+    let reply = Reply::to(&request);
     let requester = Requester::new(reference, pid, host, instance.clone(), reply);
     let job = Job::new(request, requester.as_client());
     let id = job.id();

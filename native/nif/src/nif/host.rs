@@ -11,12 +11,18 @@ use crate::term::value;
 
 #[rustler::nif]
 fn host_reply(instance: ResourceArc<Instance>, call: u64, answer: Term<'_>) -> NifResult<Atom> {
+    reply(&instance, call, answer)?;
+    Ok(atoms::ok())
+}
+
+/// Hands an answer to the parked host call; a late or unknown one is dropped.
+pub fn reply(instance: &Instance, call: u64, answer: Term<'_>) -> NifResult<()> {
     let control = instance.guest().control();
     let (tag, content): (Atom, Term<'_>) = answer.decode()?;
     if let Some(import) = control.parked_import(call) {
         control.reply(call, self::answer(&import, tag, content)?);
     }
-    Ok(atoms::ok())
+    Ok(())
 }
 
 /// The values of `{ok, Values}`, or why the host function failed.

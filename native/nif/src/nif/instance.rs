@@ -5,13 +5,14 @@ use std::sync::Arc;
 use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
 use wasmtime_beam::guest::{Client, Destroyed, Guest, Request};
 
-use super::call::enqueue;
+use super::call;
 use super::module::binary;
 use super::{answer, guarded};
 use crate::atoms;
 use crate::client::{Reply, Requester};
 use crate::resource::{Instance, Module};
 use crate::term::{error, options};
+use wasmtime_beam::options::Runner;
 
 /// Bytes that a destroy may restore on a normal scheduler: about a tenth of a millisecond.
 const INLINE_RESTORE: usize = 1 << 20;
@@ -45,30 +46,22 @@ fn new<'a>(
     opts: Term<'a>,
     reference: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, host) = options::instance(opts)?;
+    let (options, runner, host) = options::instance(opts)?;
     let host = (host != env.pid()).then_some(host);
     Ok(guarded(env, || match Guest::new(module.get(), &options) {
-        Ok(guest) => start(env, guest, host, reference),
+        Ok(guest) => start(env, Instance::new(guest, runner, host), reference),
         Err(failure) => error::encode(env, &failure),
     }))
 }
 
-fn start<'a>(
-    env: Env<'a>,
-    guest: Arc<Guest>,
-    host: Option<rustler::LocalPid>,
-    reference: Term<'a>,
-) -> Term<'a> {
-    if guest.module().facts().has_start {
-        let instance = ResourceArc::new(Instance::new(guest, host));
-        let started = enqueue(env, &instance, Request::Instantiate, None, reference);
-        return match started {
-            Ok(()) => (atoms::wait(), instance).encode(env),
-            Err(failure) => error::encode(env, &failure),
-        };
+fn start<'a>(env: Env<'a>, instance: Instance, reference: Term<'a>) -> Term<'a> {
+    if instance.guest().module().facts().has_start {
+        let instance = ResourceArc::new(instance);
+        let step = call::start(env, &instance, Request::Instantiate, None, reference);
+        return (atoms::wait(), instance, step).encode(env);
     }
-    let made = guest.instantiate();
-    answer(env, made.map(|()| ResourceArc::new(Instance::new(guest, host))))
+    let made = instance.guest().instantiate();
+    answer(env, made.map(|()| ResourceArc::new(instance)))
 }
 
 #[rustler::nif]
@@ -84,7 +77,12 @@ fn instance_destroy<'a>(
 ) -> Term<'a> {
     guarded(env, || match instance.guest().destroy(Some(mourner(env, &instance, reference))) {
         Destroyed::Done => atoms::ok().encode(env),
-        Destroyed::Later => atoms::wait().encode(env),
+        Destroyed::Later => {
+            if instance.runner() == Runner::Scheduler {
+                instance.guest().wind_up();
+            }
+            atoms::wait().encode(env)
+        }
         Destroyed::Restore(pending) => match pending.finish_within(INLINE_RESTORE) {
             None => atoms::ok().encode(env),
             Some(pending) => {

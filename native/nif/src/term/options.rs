@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustler::{Atom, Binary, Encoder, Env, Error, LocalPid, MapIterator, NifResult, Term};
 use wasmtime_beam::options::{
     Allocator, CallOptions, Check, Clocks, CompileOptions, Dir, Env as GuestEnv, InstanceOptions,
-    Limits, OptLevel, Output, PoolOptions, Proposal, Stdin, WasiOptions,
+    Limits, OptLevel, Output, PoolOptions, Proposal, Runner, Stdin, WasiOptions,
 };
 
 use super::error::atom;
@@ -108,8 +108,8 @@ pub fn check(term: Atom) -> NifResult<Check> {
     }
 }
 
-/// Instantiate options, and the process that serves host calls.
-pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, LocalPid)> {
+/// Instantiate options, who polls the instance, and the process that serves host calls.
+pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Runner, LocalPid)> {
     let wasi: Term<'_> = get(map, atoms::wasi())?;
     let options = InstanceOptions {
         imports: get(map, atoms::imports())?,
@@ -123,7 +123,12 @@ pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, LocalPid)> {
         },
         host_timeout: limit(map, atoms::host_timeout())?.map(Duration::from_millis),
     };
-    Ok((options, get(map, atoms::host())?))
+    let runner = match get::<Atom>(map, atoms::runner())? {
+        word if word == atoms::thread() => Runner::Thread,
+        word if word == atoms::scheduler() => Runner::Scheduler,
+        _ => return Err(Error::BadArg),
+    };
+    Ok((options, runner, get(map, atoms::host())?))
 }
 
 /// Call options.

@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) running: Option<Running>,
     /// A runner has the guest, or is about to get it.
     attached: bool,
+    /// The job whose client polls the guest, where clients take turns.
+    turn: Option<JobId>,
     /// A runner was sent away because of an access, and is owed a wake.
     refused: bool,
     /// Threads that read or write the store between two polls.
@@ -76,12 +78,13 @@ impl Control {
         if state.doomed {
             return Err(destroyed());
         }
+        let id = job.id;
         state.queue.push_back(job);
         if state.attached {
             wake(state);
             return Ok(Submitted::Queued);
         }
-        state.attached = true;
+        (state.attached, state.turn) = (true, Some(id));
         Ok(Submitted::NeedsRunner)
     }
 
@@ -104,10 +107,42 @@ impl Control {
             return true;
         }
         let Some(at) = state.queue.iter().position(|queued| queued.id == job) else { return false };
-        let job = state.queue.remove(at);
+        let removed = state.queue.remove(at);
         drop(state);
-        job.into_iter().for_each(|job| job.finish(Err(reason.error())));
+        removed.into_iter().for_each(|job| job.finish(Err(reason.error())));
+        self.hand_on(job);
         true
+    }
+
+    /// A client that had its turn is done: the next in the queue is told that it may poll, and
+    /// without one the guest has no runner. True when the guest is doomed and owes its last poll.
+    pub fn hand_on(&self, job: JobId) -> bool {
+        let mut state = self.state.lock();
+        if state.turn != Some(job) {
+            return false;
+        }
+        let next = state.queue.front().map(|next| (next.id, next.client.clone()));
+        state.turn = next.as_ref().map(|(id, _)| *id);
+        if state.doomed {
+            return true;
+        }
+        let Some((_, client)) = next else {
+            (state.attached, state.waker) = (false, None);
+            return false;
+        };
+        drop(state);
+        client.turn();
+        false
+    }
+
+    /// True while `job` runs.
+    pub fn is_running(&self, job: JobId) -> bool {
+        self.state.lock().running.as_ref().is_some_and(|running| running.id == job)
+    }
+
+    /// True while the client of `job` is the one that polls.
+    pub fn has_turn(&self, job: JobId) -> bool {
+        self.state.lock().turn == Some(job)
     }
 
     /// Interrupts whatever runs. False when nothing does.
@@ -201,8 +236,7 @@ impl Control {
             }
             None if state.doomed => Next::Wait,
             None => {
-                state.attached = false;
-                state.waker = None;
+                (state.attached, state.turn, state.waker) = (false, None, None);
                 Next::Idle
             }
         }
@@ -245,8 +279,7 @@ impl Control {
     pub(super) fn gone(&self) {
         let mourners = {
             let mut state = self.state.lock();
-            state.attached = false;
-            state.waker = None;
+            (state.attached, state.turn, state.waker) = (false, None, None);
             std::mem::take(&mut state.mourners)
         };
         mourners.into_iter().for_each(|client| client.finish(0, Ok(Vec::new())));

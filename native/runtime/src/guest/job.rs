@@ -22,6 +22,8 @@ pub trait Client: Send + Sync {
     fn host_call(&self, call: HostCall) -> bool;
     /// The job ended. Called once.
     fn finish(&self, job: JobId, outcome: Outcome);
+    /// It is this client's turn to poll. A client whose guest has a runner of its own ignores it.
+    fn turn(&self) {}
 }
 
 /// What a guest can be asked to do.

@@ -215,6 +215,39 @@ impl Guest {
         polled
     }
 
+    /// Takes a doomed guest down when its runner is not at it: a client that has its turn may be
+    /// far away. Does nothing while the runner polls, which then does it.
+    pub fn wind_up(&self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while self.control.is_doomed() && !self.body.is_locked() {
+            match self.poll(&mut cx) {
+                Step::Done(job, outcome) => job.finish(outcome),
+                Step::Host(..) | Step::Wait | Step::Idle | Step::Gone => return,
+            }
+        }
+    }
+
+    /// Ends the job of a client that had its turn and is gone, and hands the guest on.
+    pub fn expire(&self, job: JobId) {
+        self.control.cancel(job, Reason::Interrupt);
+        let mut cx = Context::from_waker(Waker::noop());
+        while self.control.is_running(job) && self.control.has_turn(job) {
+            match self.poll(&mut cx) {
+                Step::Done(job, outcome) => job.finish(outcome),
+                Step::Host(..) | Step::Wait => std::thread::yield_now(),
+                Step::Idle | Step::Gone => break,
+            }
+        }
+        self.pass_on(job);
+    }
+
+    /// The client of `job` is done with its turn.
+    pub fn pass_on(&self, job: JobId) {
+        if self.control.hand_on(job) {
+            self.wind_up();
+        }
+    }
+
     /// Enters the store of an idle guest, or of one parked in a host call.
     ///
     /// # Errors

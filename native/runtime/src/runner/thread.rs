@@ -131,7 +131,7 @@ fn drive(guest: &Arc<Guest>, signal: &Arc<Signal>) {
             Step::Host(client, call) => {
                 let id = call.id;
                 if !client.host_call(call) {
-                    guest.control().reply(id, Err(nobody()));
+                    guest.control().reply(id, Err(Error::host_down()));
                 }
                 signal.wait();
             }
@@ -139,10 +139,6 @@ fn drive(guest: &Arc<Guest>, signal: &Arc<Signal>) {
             Step::Idle | Step::Gone => return,
         }
     }
-}
-
-fn nobody() -> Error {
-    Error::new(Class::Host, Kind::HostDown, "the process that serves host calls is gone")
 }
 
 /// Wakes one thread.

@@ -1,0 +1,3 @@
+//! Runners that know processes.
+
+pub mod scheduler;

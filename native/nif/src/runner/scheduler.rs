@@ -1,0 +1,275 @@
+//! The scheduler runner: the process that asked polls the guest inside a NIF call, in slices.
+//! Between two polls it is in Erlang: it runs a host function, waits for a message, or is scheduled
+//! out. Calls of other processes wait for their turn and are then polled by those.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustler::schedule::consume_timeslice;
+use rustler::thread::is_scheduler_thread;
+use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
+use wasmtime_beam::error::Error;
+use wasmtime_beam::guest::{Client, HostCall, Job, JobId, Outcome, Request, Step, Submitted};
+use wasmtime_beam::ticker;
+
+use crate::client::{Home, Reply};
+use crate::resource::{Call, Instance};
+use crate::term::{error, value};
+use crate::{atoms, background};
+
+/// A NIF call polls no longer than this, give or take a slice.
+const BUDGET: Duration = Duration::from_millis(1);
+
+/// A call and the process that polls it.
+pub struct Turn {
+    instance: ResourceArc<Instance>,
+    job: JobId,
+    client: Arc<Caller>,
+    monitor: OnceLock<Monitor>,
+}
+
+/// What the guest wants of the process, until the process looks.
+struct Caller {
+    pid: LocalPid,
+    /// Serves the host calls, when it is another process.
+    host: Option<LocalPid>,
+    home: Home,
+    instance: ResourceArc<Instance>,
+    reply: Reply,
+    news: Mutex<News>,
+    state: AtomicU8,
+}
+
+/// What a NIF call answers.
+enum Polled<'a> {
+    /// The result: the call is over.
+    Over(Term<'a>),
+    /// What the process does next.
+    Goes(Term<'a>),
+}
+
+#[derive(Default)]
+struct News {
+    outcome: Option<Outcome>,
+    host_call: Option<HostCall>,
+}
+
+/// The process is in a NIF call, or about to make one.
+const AWAKE: u8 = 0;
+/// As `AWAKE`, and something happened since.
+const WOKEN: u8 = 1;
+/// The process waits for a message.
+const ASLEEP: u8 = 2;
+
+/// Starts a request of the calling process and polls it for the first time. Answers
+/// `{result, Result}`, or `{Call, Step}` when it goes on.
+pub fn start<'a>(
+    env: Env<'a>,
+    instance: &ResourceArc<Instance>,
+    request: Request,
+    timeout: Option<Duration>,
+    reference: Term<'a>,
+) -> Term<'a> {
+    let pid = env.pid();
+    let host = Some(instance.host(pid)).filter(|host| *host != pid);
+    let reply = Reply::to(&request);
+    let client = Arc::new(Caller {
+        pid,
+        host,
+        home: Home::new(reference),
+        instance: instance.clone(),
+        reply,
+        news: Mutex::default(),
+        state: AtomicU8::new(AWAKE),
+    });
+    let job = Job::new(request, client.clone());
+    let turn =
+        Turn { instance: instance.clone(), job: job.id(), client, monitor: OnceLock::new() };
+    match instance.guest().submit(job, timeout) {
+        Ok(Submitted::NeedsRunner) => turn.begin(env, true),
+        Ok(Submitted::Queued) => turn.begin(env, false),
+        Err(failure) => error::encode(env, &failure),
+    }
+}
+
+impl Turn {
+    pub fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    fn begin(self, env: Env<'_>, has_turn: bool) -> Term<'_> {
+        let polled = if has_turn { self.advance(env) } else { Polled::Goes(self.rest(env)) };
+        let step = match polled {
+            Polled::Over(result) => return result,
+            Polled::Goes(step) => step,
+        };
+        // From here on the process is outside of the NIF: its death must end the call.
+        self.instance.remember(self.client.pid, self.job);
+        let call = ResourceArc::new(Call(self));
+        call.0.watch(env);
+        (call, step).encode(env)
+    }
+
+    fn watch(&self, env: Env<'_>) {
+        if let Some(monitor) = self.instance.monitor(Some(env), &self.client.pid) {
+            let _ = self.monitor.set(monitor);
+        }
+    }
+
+    /// Polls until the guest wants something of the process, the budget is used up, or the call
+    /// ended.
+    pub fn poll<'a>(&self, env: Env<'a>) -> Term<'a> {
+        match self.advance(env) {
+            Polled::Over(term) | Polled::Goes(term) => term,
+        }
+    }
+
+    fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
+        let since = Instant::now();
+        let polled = loop {
+            if let Some(polled) = self.news(env) {
+                break polled;
+            }
+            if !self.instance.guest().control().has_turn(self.job) {
+                break Polled::Goes(self.rest(env));
+            }
+            if since.elapsed() >= BUDGET {
+                break Polled::Goes(atoms::again().encode(env));
+            }
+            self.client.state.store(AWAKE, Ordering::SeqCst);
+            if !self.step() {
+                break Polled::Goes(self.rest(env));
+            }
+        };
+        account(env, since.elapsed());
+        polled
+    }
+
+    /// One poll. False when nothing more happens before a wake.
+    fn step(&self) -> bool {
+        let (guest, waker) = (self.instance.guest(), Waker::from(self.client.clone()));
+        guest.control().set_waker(waker.clone());
+        ticker::slice();
+        match guest.poll(&mut Context::from_waker(&waker)) {
+            Step::Done(job, outcome) => job.finish(outcome),
+            Step::Host(client, call) => {
+                let id = call.id;
+                if !client.host_call(call) {
+                    guest.control().reply(id, Err(Error::host_down()));
+                }
+            }
+            Step::Wait | Step::Idle | Step::Gone => {
+                return self.client.state.load(Ordering::SeqCst) == WOKEN;
+            }
+        }
+        true
+    }
+
+    /// Waits for a message, unless something happened already.
+    fn rest<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let state = &self.client.state;
+        let asleep = state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
+        match asleep {
+            Ok(_) => atoms::wait().encode(env),
+            Err(_) => atoms::again().encode(env),
+        }
+    }
+
+    /// What the process must know or do.
+    fn news<'a>(&self, env: Env<'a>) -> Option<Polled<'a>> {
+        let mut news = self.client.news.lock();
+        if let Some(outcome) = news.outcome.take() {
+            drop(news);
+            self.end(env);
+            let result = self.client.reply.encode(env, outcome);
+            return Some(Polled::Over((atoms::result(), result).encode(env)));
+        }
+        let call = news.host_call.take()?;
+        let args: Vec<Term<'a>> = call.args.iter().map(|arg| value::encode(env, *arg)).collect();
+        let name = (call.import.module.as_str(), call.import.name.as_str());
+        Some(Polled::Goes((atoms::host(), call.id, name, args).encode(env)))
+    }
+
+    fn end(&self, env: Env<'_>) {
+        self.instance.forget(self.job);
+        self.instance.guest().pass_on(self.job);
+        if let Some(monitor) = self.monitor.get() {
+            self.instance.demonitor(Some(env), monitor);
+        }
+    }
+}
+
+/// Tells the scheduler how much of a process's turn was used: a millisecond is all of it.
+fn account(env: Env<'_>, used: Duration) {
+    let percent = (used.as_micros() / 10).clamp(1, 100) as i32;
+    consume_timeslice(env, percent);
+}
+
+impl Client for Caller {
+    fn host_call(&self, call: HostCall) -> bool {
+        match self.host {
+            Some(host) => self.ask(host, &call),
+            None => {
+                self.news.lock().host_call = Some(call);
+                self.notify();
+                true
+            }
+        }
+    }
+
+    fn finish(&self, _: JobId, outcome: Outcome) {
+        if self.reply == Reply::Instance && outcome.is_err() {
+            self.instance.guest().destroy(None);
+        }
+        let mut news = self.news.lock();
+        (news.outcome, news.host_call) = (Some(outcome), None);
+        drop(news);
+        self.notify();
+    }
+
+    fn turn(&self) {
+        self.notify();
+    }
+}
+
+impl Caller {
+    /// Sends a host call to another process; a scheduler cannot know whether it is there.
+    fn ask(&self, host: LocalPid, call: &HostCall) -> bool {
+        let (message, id) = (self.home.host_call(call), call.id);
+        let control = self.instance.guest().control().clone();
+        background::run(move || {
+            if !message.send(host) {
+                control.reply(id, Err(Error::host_down()));
+            }
+        });
+        true
+    }
+
+    /// Something happened: the process looks before it sleeps, or is sent a message.
+    fn notify(&self) {
+        if self.state.swap(WOKEN, Ordering::SeqCst) != ASLEEP {
+            return;
+        }
+        let (message, pid) = (self.home.wake(), self.pid);
+        if is_scheduler_thread() {
+            background::run(move || {
+                let _ = message.send(pid);
+            });
+        } else {
+            message.send(pid);
+        }
+    }
+}
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        self.notify();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.notify();
+    }
+}
