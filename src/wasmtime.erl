@@ -14,16 +14,19 @@
 -export([serialize/1, deserialize/1, deserialize/2, deserialize_file/1, deserialize_file/2]).
 -export([imports/1, exports/1, module_options/1, module_kind/1, pool_info/1]).
 -export([features/0, version/0, preinit/3]).
--export([instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
+-export([prepare/2, instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
 -export([read_memory/3, read_memory/4, write_memory/3, write_memory/4]).
 -export([memory_size/1, memory_size/2, read_output/1]).
--export_type([wasm_module/0, instance/0, value/0, source/0, error/0, class/0, kind/0, frame/0]).
+-export_type([wasm_module/0, template/0, instance/0, value/0, source/0,
+              error/0, class/0, kind/0, frame/0]).
 -export_type([compile_options/0, load_options/0, load_file_options/0, instance_options/0,
               call_options/0, preinit_options/0, wasi_options/0, host_fun/0, init/0, pool_info/0,
               external_kind/0]).
 
 -type wasm_module() :: reference().
 %% A compiled module. Immutable; any process may use it; freed when nobody holds it.
+-type template() :: #wasmtime_template{}.
+%% A module with checked and linked instance options: opaque. Any process may use it.
 -type instance() :: #wasmtime_instance{}.
 %% An instance: opaque. Any process may use it; one call runs at a time, others wait in order.
 -type value() :: integer() | float() | nan | infinity | neg_infinity
@@ -200,8 +203,28 @@ preinit_options(Opts) ->
 
 %% ---- instances ------------------------------------------------------------------------------
 
-%% @equiv instantiate(Mod, #{})
--spec instantiate(wasm_module()) -> {ok, instance()} | {error, error()}.
+%% @doc Checks instantiate options and links the module with them once. `instantiate/1' takes the
+%% template, and then looks nothing up; use it where instances come and go. Directories of `wasi'
+%% are opened here, an inherited environment is read here. Without `host' each instance's host
+%% calls are served by the process that calls it.
+%%
+%% Errors: those of {@link instantiate/2} that do not depend on the moment.
+-spec prepare(wasm_module(), instance_options()) -> {ok, template()} | {error, error()}.
+prepare(Mod, Opts) ->
+    case wasmtime_options:instance(instantiate, Opts, wasmtime_nif:module_kind(Mod)) of
+        {ok, Complete, Funs} ->
+            case wasmtime_nif:instance_prepare(Mod, Complete) of
+                {ok, Ref} -> {ok, #wasmtime_template{ref = Ref, funs = Funs}};
+                Error -> Error
+            end;
+        Error ->
+            Error
+    end.
+
+%% @doc An instance of a template, or of a module that is granted nothing.
+%% @see instantiate/2
+-spec instantiate(wasm_module() | template()) -> {ok, instance()} | {error, error()}.
+instantiate(#wasmtime_template{} = Template) -> wasmtime_call:instantiate(Template);
 instantiate(Mod) -> instantiate(Mod, #{}).
 
 %% @doc Makes an instance, which is granted nothing that is not named here. Options: `imports'

@@ -5,31 +5,40 @@
 
 -include("wasmtime_instance.hrl").
 
--export([instantiate/3, call/4, destroy/1]).
+-export([instantiate/1, instantiate/3, call/4, destroy/1]).
 
 %% @doc A new instance; a start section runs before this returns.
 -spec instantiate(reference(), map(), map()) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
 instantiate(Mod, Opts, Funs) ->
     Ref = make_ref(),
-    case new(Mod, Opts, Ref) of
-        {ok, Inst0} ->
-            {ok, #wasmtime_instance{ref = Inst0, funs = Funs}};
-        {wait, Inst0, Started} ->
-            Inst = #wasmtime_instance{ref = Inst0, funs = Funs},
-            case finish(Started, Ref, Inst) of
-                {ok, _} -> {ok, Inst};
-                Error -> Error
-            end;
-        Error ->
-            Error
-    end.
-
-new(Mod, Opts, Ref) ->
-    case wasmtime_nif:instance_new(Mod, Opts, Ref) of
+    Made = case wasmtime_nif:instance_new(Mod, Opts, Ref) of
         dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Ref);
-        Result -> Result
-    end.
+        Other -> Other
+    end,
+    made(Made, Ref, Funs).
+
+%% @doc A new instance of a template.
+-spec instantiate(#wasmtime_template{}) ->
+          {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
+instantiate(#wasmtime_template{ref = Template, funs = Funs}) ->
+    Ref = make_ref(),
+    Made = case wasmtime_nif:instance_from(Template, Ref) of
+        dirty -> wasmtime_nif:instance_from_dirty(Template, Ref);
+        Other -> Other
+    end,
+    made(Made, Ref, Funs).
+
+made({ok, Inst0}, _, Funs) ->
+    {ok, #wasmtime_instance{ref = Inst0, funs = Funs}};
+made({wait, Inst0, Started}, Ref, Funs) ->
+    Inst = #wasmtime_instance{ref = Inst0, funs = Funs},
+    case finish(Started, Ref, Inst) of
+        {ok, _} -> {ok, Inst};
+        Error -> Error
+    end;
+made(Error, _, _) ->
+    Error.
 
 %% @doc Calls an export. All messages of the call carry a reference that is made just before the
 %% wait, so a full mailbox is not searched.

@@ -5,3 +5,9 @@
     funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term()),
               initialized => atomics:atomics_ref()}
 }).
+
+%% A module with instance options that were checked and linked.
+-record(wasmtime_template, {
+    ref :: reference(),
+    funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term())}
+}).

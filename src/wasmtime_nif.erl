@@ -7,7 +7,8 @@
 -export([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/1,
          module_deserialize/2, module_deserialize_file/3, module_imports/1, module_exports/1,
          module_options/1, module_kind/1, pool_info/1]).
--export([instance_new/3, instance_new_dirty/3, instance_interrupt/1, instance_destroy/2,
+-export([instance_new/3, instance_new_dirty/3, instance_prepare/2, instance_from/2,
+         instance_from_dirty/2, instance_interrupt/1, instance_destroy/2,
          instance_destroy_dirty/2]).
 -export([call_start/5, call_poll/1, call_resume/3, host_reply/3, output_read/1]).
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
@@ -18,7 +19,8 @@
 -nifs([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/1,
        module_deserialize/2, module_deserialize_file/3, module_imports/1, module_exports/1,
        module_options/1, module_kind/1, pool_info/1]).
--nifs([instance_new/3, instance_new_dirty/3, instance_interrupt/1, instance_destroy/2,
+-nifs([instance_new/3, instance_new_dirty/3, instance_prepare/2, instance_from/2,
+         instance_from_dirty/2, instance_interrupt/1, instance_destroy/2,
        instance_destroy_dirty/2]).
 -nifs([call_start/5, call_poll/1, call_resume/3, host_reply/3, output_read/1]).
 -nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2]).
@@ -108,6 +110,15 @@ instance_new(_Mod, _Opts, _Ref) -> ?STUB.
 -spec instance_new_dirty(mod(), map(), reference()) ->
           {ok, instance()} | {wait, instance()} | error().
 instance_new_dirty(_Mod, _Opts, _Ref) -> ?STUB.
+
+-spec instance_prepare(mod(), map()) -> {ok, reference()} | error().
+instance_prepare(_Mod, _Opts) -> ?STUB.
+
+-spec instance_from(reference(), reference()) -> term().
+instance_from(_Template, _Ref) -> ?STUB.
+
+-spec instance_from_dirty(reference(), reference()) -> term().
+instance_from_dirty(_Template, _Ref) -> ?STUB.
 
 -spec instance_interrupt(instance()) -> ok | not_running.
 instance_interrupt(_Inst) -> ?STUB.

@@ -9,6 +9,7 @@ use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason};
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::preinit::Instrumented;
+use wasmtime_beam::template::Template;
 
 use crate::background;
 use crate::runner::scheduler::Turn;
@@ -137,3 +138,32 @@ pub struct Call(pub Turn);
 
 #[rustler::resource_impl]
 impl Resource for Call {}
+
+/// Instance options of a module, checked and linked once.
+pub struct Prepared {
+    template: Option<Template>,
+    pub runner: Runner,
+    pub host: Option<LocalPid>,
+}
+
+impl Prepared {
+    pub fn new(template: Template, runner: Runner, host: Option<LocalPid>) -> Self {
+        Prepared { template: Some(template), runner, host }
+    }
+
+    pub fn template(&self) -> &Template {
+        self.template.as_ref().expect("only drop takes the template out")
+    }
+}
+
+#[rustler::resource_impl]
+impl Resource for Prepared {}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // It may hold the last handle of its module.
+        if let Some(template) = self.template.take() {
+            background::run(move || drop(template));
+        }
+    }
+}

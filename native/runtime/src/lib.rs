@@ -1,6 +1,7 @@
 //! Wasmtime guests as polled state machines, with linear memory restored from images.
 //!
 //! - [`module::Module`]: compiled code and the images of its memories.
+//! - [`template::Template`]: what instances of one sort are made of.
 //! - [`guest::Guest`]: a live instance, polled by a runner; [`guest::Step`]: what a poll ended with.
 //! - [`memory::Pool`]: slots for linear memories; a slot is restored before its next tenant comes.
 //! - [`preinit::Instrumented`]: a module made ready for its init run.
@@ -20,6 +21,7 @@ pub mod preinit;
 pub mod reactor;
 pub mod runner;
 mod stack;
+pub mod template;
 pub mod ticker;
 pub mod trap;
 pub mod value;

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
+use rustler::{Atom, Encoder, Env, LocalPid, NifResult, ResourceArc, Term};
+use wasmtime_beam::Result;
 use wasmtime_beam::guest::{Client, Destroyed, Guest, Request};
+use wasmtime_beam::options::Runner;
+use wasmtime_beam::template::Template;
 
 use super::call;
 use super::module::binary;
 use super::{answer, guarded};
 use crate::atoms;
 use crate::client::{Reply, Requester};
-use crate::resource::{Instance, Module};
+use crate::resource::{Instance, Module, Prepared};
 use crate::term::{error, options};
-use wasmtime_beam::options::Runner;
 
 /// Bytes that a destroy may restore on a normal scheduler: about a tenth of a millisecond.
 const INLINE_RESTORE: usize = 1 << 20;
@@ -48,10 +50,64 @@ fn new<'a>(
 ) -> NifResult<Term<'a>> {
     let (options, runner, host) = options::instance(opts)?;
     let host = (host != env.pid()).then_some(host);
-    Ok(guarded(env, || match Guest::new(module.get(), &options) {
+    let guest = || Guest::new(module.get(), &options);
+    Ok(guarded(env, || make(env, guest(), runner, host, reference)))
+}
+
+/// Checks and links options once. A host other than the calling process serves every instance.
+#[rustler::nif(schedule = "DirtyIo")]
+fn instance_prepare<'a>(
+    env: Env<'a>,
+    module: ResourceArc<Module>,
+    opts: Term<'a>,
+) -> NifResult<Term<'a>> {
+    let (options, runner, host) = options::instance(opts)?;
+    let host = (host != env.pid()).then_some(host);
+    Ok(guarded(env, || {
+        let template = Template::new(module.get(), &options);
+        answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, runner, host))))
+    }))
+}
+
+#[rustler::nif]
+fn instance_from<'a>(
+    env: Env<'a>,
+    prepared: ResourceArc<Prepared>,
+    reference: Term<'a>,
+) -> Term<'a> {
+    if prepared.template().module().facts().heavy {
+        return atoms::dirty().encode(env);
+    }
+    from(env, &prepared, reference)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn instance_from_dirty<'a>(
+    env: Env<'a>,
+    prepared: ResourceArc<Prepared>,
+    reference: Term<'a>,
+) -> Term<'a> {
+    from(env, &prepared, reference)
+}
+
+fn from<'a>(env: Env<'a>, prepared: &Prepared, reference: Term<'a>) -> Term<'a> {
+    guarded(env, || {
+        let guest = Guest::of(prepared.template());
+        make(env, guest, prepared.runner, prepared.host, reference)
+    })
+}
+
+fn make<'a>(
+    env: Env<'a>,
+    guest: Result<Arc<Guest>>,
+    runner: Runner,
+    host: Option<LocalPid>,
+    reference: Term<'a>,
+) -> Term<'a> {
+    match guest {
         Ok(guest) => start(env, Instance::new(guest, runner, host), reference),
         Err(failure) => error::encode(env, &failure),
-    }))
+    }
 }
 
 fn start<'a>(env: Env<'a>, instance: Instance, reference: Term<'a>) -> Term<'a> {

@@ -24,6 +24,7 @@ use crate::memory::{Lease, Pending, Permit, deferring};
 use crate::module::Module;
 use crate::options::InstanceOptions;
 use crate::reactor;
+use crate::template::Template;
 use crate::ticker;
 use crate::wasi::Captured;
 
@@ -82,16 +83,23 @@ impl Guest {
     /// # Errors
     /// `link`, `pool` and option errors; nothing is left behind.
     pub fn new(module: &Module, options: &InstanceOptions) -> Result<Arc<Self>> {
-        let linked = module.link(options)?;
+        Guest::of(&Template::new(module, options)?)
+    }
+
+    /// As [`Guest::new`], with everything looked up before.
+    ///
+    /// # Errors
+    /// `pool`, and files of WASI's options that are gone.
+    pub fn of(template: &Template) -> Result<Arc<Self>> {
+        let Template { module, linked, limits, host_timeout, .. } = template;
         let lease = module.lease()?;
-        let wasi = options.wasi.as_ref().map(|options| module.wasi(options)).transpose()?;
+        let wasi = template.instantiate_wasi()?;
         let output = wasi.as_ref().map(|wasi| wasi.captured().clone());
-        let engine = module.engine().wasmtime().clone();
-        let control = Control::new(engine, options.host_timeout);
-        let cell = StoreCell::new(module, control.clone(), wasi, options.limits.clone(), lease);
+        let control = Control::new(module.engine().wasmtime().clone(), *host_timeout);
+        let cell = StoreCell::new(module, control.clone(), wasi, limits.clone(), lease);
         Ok(Arc::new(Guest {
             control,
-            linked,
+            linked: linked.clone(),
             module: module.clone(),
             output,
             body: Mutex::new(Body::Idle(Box::new(cell))),

@@ -30,7 +30,7 @@ use crate::linker::{Linked, Shape};
 use crate::memory::{Lease, MemoryData, MemoryPlan, extract};
 use crate::options::{Check, CompileOptions, Env, InstanceOptions, WasiOptions};
 use crate::value::Signature;
-use crate::wasi::{Wasi, WasiTemplate};
+use crate::wasi::WasiTemplate;
 
 /// Linked forms, and WASI templates, of one module that are kept.
 const MAX_CACHED: usize = 16;
@@ -172,16 +172,16 @@ impl Module {
         cached(&self.0.linked, &shape, || Linked::new(&self.0.wasmtime, &shape))
     }
 
-    /// The WASI state of one instance. Directories are opened once per option set.
+    /// WASI options, checked and opened once per option set.
     ///
     /// # Errors
     /// Those of [`WasiTemplate::new`].
-    pub fn wasi(&self, options: &WasiOptions) -> Result<Wasi> {
+    pub fn wasi(&self, options: &WasiOptions) -> Result<Arc<WasiTemplate>> {
         // A template keeps the environment that it was made in.
         if options.env == Env::Inherit {
-            return Wasi::new(options);
+            return WasiTemplate::new(options).map(Arc::new);
         }
-        cached(&self.0.wasi, options, || WasiTemplate::new(options))?.instantiate()
+        cached(&self.0.wasi, options, || WasiTemplate::new(options))
     }
 
     /// Memories and a place for one instance.
