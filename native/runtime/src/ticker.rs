@@ -2,7 +2,7 @@
 //! that make a cancelled guest notice. It sleeps while there is nothing to watch.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,9 @@ static POLLED: AtomicBool = AtomicBool::new(false);
 
 /// True while the ticker bumps the engines.
 static SLICING: AtomicBool = AtomicBool::new(false);
+
+/// Ticks so far.
+static TICKS: AtomicU64 = AtomicU64::new(0);
 
 /// A cancelled guest is bumped again at this pace until its run ended: a bump can fall between a
 /// guest's look at its flag and its next epoch deadline, and would be lost.
@@ -87,6 +90,11 @@ pub fn slice() {
     }
 }
 
+/// Slices that ended so far: who saw this change used up one. Cheaper than a look at the clock.
+pub fn ticks() -> u64 {
+    TICKS.load(Ordering::Relaxed)
+}
+
 /// The end of a slice: every guest looks whether it must yield.
 fn tick(state: &mut State) {
     if !SLICING.load(Ordering::Acquire) {
@@ -96,6 +104,7 @@ fn tick(state: &mut State) {
     if state.quiet >= QUIET {
         SLICING.store(false, Ordering::Release);
     }
+    TICKS.fetch_add(1, Ordering::Relaxed);
     crate::engine::Engine::bump_all();
 }
 
@@ -168,8 +177,10 @@ fn take_due(state: &mut State, now: Instant) -> Vec<Deadline> {
 }
 
 fn fire(deadline: Deadline) {
-    if let Some(control) = deadline.target.upgrade() {
-        control.cancel(deadline.job, deadline.reason);
+    let Some(control) = deadline.target.upgrade() else { return };
+    match deadline.reason {
+        Reason::HostTimeout(_) => control.expire_host(deadline.job),
+        reason => drop(control.cancel(deadline.job, reason)),
     }
 }
 

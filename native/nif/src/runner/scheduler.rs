@@ -2,10 +2,10 @@
 //! Between two polls it is in Erlang: it runs a host function, waits for a message, or is scheduled
 //! out. Calls of other processes wait for their turn and are then polled by those.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustler::schedule::consume_timeslice;
@@ -20,15 +20,14 @@ use crate::resource::{Call, Instance};
 use crate::term::{error, value};
 use crate::{atoms, background};
 
-/// A NIF call polls no longer than this, give or take a slice.
-const BUDGET: Duration = Duration::from_millis(1);
-
 /// A call and the process that polls it.
 pub struct Turn {
     instance: ResourceArc<Instance>,
     job: JobId,
     client: Arc<Caller>,
     monitor: OnceLock<Monitor>,
+    /// Set once this call has its turn and its waker is the guest's.
+    driving: AtomicBool,
 }
 
 /// What the guest wants of the process, until the process looks.
@@ -86,8 +85,13 @@ pub fn start<'a>(
         state: AtomicU8::new(AWAKE),
     });
     let job = Job::new(request, client.clone());
-    let turn =
-        Turn { instance: instance.clone(), job: job.id(), client, monitor: OnceLock::new() };
+    let turn = Turn {
+        instance: instance.clone(),
+        job: job.id(),
+        client,
+        monitor: OnceLock::new(),
+        driving: AtomicBool::new(false),
+    };
     match instance.guest().submit(job, timeout) {
         Ok(Submitted::NeedsRunner) => turn.begin(env, true),
         Ok(Submitted::Queued) => turn.begin(env, false),
@@ -128,30 +132,46 @@ impl Turn {
     }
 
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
-        let since = Instant::now();
+        let since = ticker::ticks();
         let polled = loop {
             if let Some(polled) = self.news(env) {
                 break polled;
             }
-            if !self.instance.guest().control().has_turn(self.job) {
-                break Polled::Goes(self.rest(env));
-            }
-            if since.elapsed() >= BUDGET {
+            if ticker::ticks() != since {
                 break Polled::Goes(atoms::again().encode(env));
+            }
+            if !self.drives() {
+                break Polled::Goes(self.rest(env));
             }
             self.client.state.store(AWAKE, Ordering::SeqCst);
             if !self.step() {
                 break Polled::Goes(self.rest(env));
             }
         };
-        account(env, since.elapsed());
+        // A slice is the whole turn of a process.
+        if ticker::ticks() != since {
+            consume_timeslice(env, 100);
+        }
         polled
+    }
+
+    /// True when it is this call's turn to poll.
+    fn drives(&self) -> bool {
+        if self.driving.load(Ordering::Relaxed) {
+            return true;
+        }
+        let control = self.instance.guest().control();
+        let turn = control.has_turn(self.job);
+        if turn {
+            control.set_waker(Waker::from(self.client.clone()));
+            self.driving.store(true, Ordering::Relaxed);
+        }
+        turn
     }
 
     /// One poll. False when nothing more happens before a wake.
     fn step(&self) -> bool {
         let (guest, waker) = (self.instance.guest(), Waker::from(self.client.clone()));
-        guest.control().set_waker(waker.clone());
         ticker::slice();
         match guest.poll(&mut Context::from_waker(&waker)) {
             Step::Done(job, outcome) => job.finish(outcome),
@@ -200,12 +220,6 @@ impl Turn {
             self.instance.demonitor(Some(env), monitor);
         }
     }
-}
-
-/// Tells the scheduler how much of a process's turn was used: a millisecond is all of it.
-fn account(env: Env<'_>, used: Duration) {
-    let percent = (used.as_micros() / 10).clamp(1, 100) as i32;
-    consume_timeslice(env, percent);
 }
 
 impl Client for Caller {

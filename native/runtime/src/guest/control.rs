@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -12,13 +13,15 @@ use parking_lot::Mutex;
 use super::host_call::{HostCall, HostImport, Parked};
 use super::job::{Client, Job, JobId, Reason};
 use crate::error::{Class, Error, Kind, Result};
-use crate::ticker;
+use crate::ticker::{self, Armed};
 use crate::value::Value;
 
 /// Shared by a guest's handle, its store's data, its runner and the ticker.
 pub struct Control {
     engine: wasmtime::Engine,
     pub(super) host_timeout: Option<Duration>,
+    /// Set while the running job is cancelled: every poll looks at it, without the lock.
+    stop: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -45,6 +48,8 @@ pub(super) struct State {
 pub(super) struct Running {
     pub(super) id: JobId,
     pub(super) cancelled: Option<Reason>,
+    /// Watches the host calls of this job; armed by the first.
+    host_deadline: Option<Armed>,
 }
 
 /// What a runner does next.
@@ -65,7 +70,7 @@ pub enum Submitted {
 
 impl Control {
     pub fn new(engine: wasmtime::Engine, host_timeout: Option<Duration>) -> Arc<Self> {
-        Arc::new(Control { engine, host_timeout, state: Mutex::default() })
+        Arc::new(Control { engine, host_timeout, stop: AtomicBool::new(false), state: Mutex::default() })
     }
 
     pub(super) fn state(&self) -> parking_lot::MutexGuard<'_, State> {
@@ -145,6 +150,35 @@ impl Control {
         self.state.lock().turn == Some(job)
     }
 
+    /// Sees that somebody looks at the host calls of the running job when their time may be over.
+    /// One watch serves all of a job's host calls: arming one for each would cost as much as they do.
+    pub(super) fn watch_host(self: &Arc<Self>, state: &mut State) {
+        let (Some(limit), Some(running)) = (self.host_timeout, state.running.as_mut()) else {
+            return;
+        };
+        if running.host_deadline.is_none() {
+            let reason = Reason::HostTimeout(limit);
+            running.host_deadline = ticker::arm(limit, self, running.id, reason);
+        }
+    }
+
+    /// Ends `job` if its host call is overdue, else looks again when it can be.
+    pub(crate) fn expire_host(self: &Arc<Self>, job: JobId) {
+        let Some(limit) = self.host_timeout else { return };
+        let mut state = self.state.lock();
+        let oldest = state.parked.last().map(|parked| parked.since.elapsed());
+        let Some(running) = state.running.as_mut().filter(|running| running.id == job) else {
+            return;
+        };
+        let left = oldest.map_or(limit, |waited| limit.saturating_sub(waited));
+        if left.is_zero() {
+            drop(state);
+            self.cancel(job, Reason::HostTimeout(limit));
+        } else {
+            running.host_deadline = ticker::arm(left, self, job, Reason::HostTimeout(limit));
+        }
+    }
+
     /// Interrupts whatever runs. False when nothing does.
     pub fn interrupt(self: &Arc<Self>) -> bool {
         let running = self.state.lock().running.as_ref().map(|running| running.id);
@@ -153,6 +187,7 @@ impl Control {
 
     /// Makes a running guest look at its flags: in wasm code by the epoch, in an await by its waker.
     fn hurry(self: &Arc<Self>, state: parking_lot::MutexGuard<'_, State>, job: JobId) {
+        self.stop.store(true, SeqCst);
         wake(state);
         self.engine.increment_epoch();
         ticker::nag(self, job);
@@ -169,6 +204,9 @@ impl Control {
 
     /// Why the running job must stop, if it must.
     pub(super) fn cancelled(&self) -> Option<Reason> {
+        if !self.stop.load(SeqCst) {
+            return None;
+        }
         self.state.lock().running.as_ref().and_then(|running| running.cancelled)
     }
 
@@ -231,7 +269,8 @@ impl Control {
         }
         match state.queue.pop_front() {
             Some(job) => {
-                state.running = Some(Running { id: job.id, cancelled: None });
+                let id = job.id;
+                state.running = Some(Running { id, cancelled: None, host_deadline: None });
                 Next::Job(job)
             }
             None if state.doomed => Next::Wait,
@@ -245,6 +284,7 @@ impl Control {
     /// The running job ended: host calls of it that are still parked are forgotten.
     pub(super) fn ended(&self) {
         let mut state = self.state.lock();
+        self.stop.store(false, SeqCst);
         state.running = None;
         state.parked.clear();
     }

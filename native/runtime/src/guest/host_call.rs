@@ -6,14 +6,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use wasmtime::{Caller, StoreContextMut, Val};
 
 use super::control::{Control, next_id};
-use super::job::Reason;
 use super::store::Data;
 use crate::error::{Class, Error, Kind};
-use crate::ticker::{self, Armed};
 use crate::value::{Signature, Value, from_val};
 
 /// An import that the host serves.
@@ -39,6 +38,7 @@ pub(super) struct Parked {
     pub(super) call: Option<HostCall>,
     pub(super) answer: Option<Result<Vec<Value>, Error>>,
     pub(super) import: Arc<HostImport>,
+    pub(super) since: Instant,
 }
 
 /// What another thread does with the store of a parked guest.
@@ -96,7 +96,6 @@ pub(crate) async fn call(
 struct Waiting<'a> {
     control: &'a Arc<Control>,
     id: u64,
-    _deadline: Option<Armed>,
 }
 
 impl<'a> Waiting<'a> {
@@ -104,14 +103,10 @@ impl<'a> Waiting<'a> {
         let id = next_id();
         let call = Some(HostCall { id, import: import.clone(), args });
         let mut state = control.state();
-        state.parked.push(Parked { id, call, answer: None, import });
-        let job = state.running.as_ref().map(|running| running.id);
+        state.parked.push(Parked { id, call, answer: None, import, since: Instant::now() });
+        control.watch_host(&mut state);
         drop(state);
-        let timeout = control.host_timeout.zip(job);
-        let _deadline = timeout.and_then(|(after, job)| {
-            ticker::arm(after, control, job, Reason::HostTimeout(after))
-        });
-        Waiting { control, id, _deadline }
+        Waiting { control, id }
     }
 
     fn take_answer(&self) -> Option<Result<Vec<Value>, Error>> {

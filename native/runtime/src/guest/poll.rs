@@ -23,7 +23,6 @@ use crate::linker::Linked;
 use crate::memory::{Lease, Pending, Permit, deferring};
 use crate::module::Module;
 use crate::options::InstanceOptions;
-use crate::reactor;
 use crate::template::Template;
 use crate::ticker;
 use crate::wasi::Captured;
@@ -168,7 +167,6 @@ impl Guest {
         if !self.control.begin_poll() {
             return Step::Wait;
         }
-        let _runtime = reactor::enter().ok();
         let step = self.step(&mut self.body.lock(), cx);
         if let Step::Gone = step {
             self.permit.lock().take();
