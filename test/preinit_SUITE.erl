@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 preinit(Name, Init) -> preinit(Name, #{}, Init).
 
 preinit(Name, Opts, Init) -> wasmtime:preinit(source(Name), Opts, Init).
