@@ -167,7 +167,8 @@ busy() ->
 
 preinit() ->
     Preinit = fun(Name, Init) -> fun() ->
-        wasmtime:preinit(source(Name), #{compile => #{proposals => #{threads => true}}}, Init)
+        Proposals = #{threads => true, gc => true, function_references => true},
+        wasmtime:preinit(source(Name), #{compile => #{proposals => Proposals}}, Init)
     end end,
     [{{preinit, badarg}, Preinit(preinit, init)},
      {{preinit, init}, Preinit(preinit, fun(_) -> no end)},
@@ -175,10 +176,7 @@ preinit() ->
      {{preinit, unsupported}, Preinit(preinit_reserved, [])},
      {{preinit, unsupported_import}, Preinit(import_table, [])},
      {{preinit, unsupported_type}, Preinit(preinit_gc_global, [])},
-     {{preinit, table_changed}, fun() ->
-         wasmtime:preinit(source(preinit_host_ref),
-                          #{{"env", "one"} => fun(_, [X]) -> {ok, [X]} end}, ["init"])
-     end}].
+     {{preinit, table_changed}, Preinit(preinit_host_ref, ["init"])}].
 
 traps() ->
     Trap = fun(Name, Proposals, Kinds) ->
