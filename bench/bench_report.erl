@@ -89,7 +89,7 @@ prepared(#{prepare := #{preinit_ms := Preinit, preinit_bytes := PreinitBytes,
     ["\n## Preparation\n\n",
      table(["step", "time", "size"],
            [["preinit", ms(Preinit), mib(PreinitBytes)],
-            ["compile, serialize", ms(Compile), mib(ArtifactBytes)],
+            ["compile (size: the artifact)", ms(Compile), mib(ArtifactBytes)],
             ["deserialize_file", ms(Load), ""],
             ["a request without pre-initialization", ms(Cold), ""]])].
 
@@ -105,7 +105,7 @@ single({Name, #{single := Single, keep_0 := Keep0}}) ->
 concurrent({Name, #{concurrent := Rows}}) ->
     ["\n## Concurrent callers, runner ", atom_to_list(Name), "\n\n",
      table(["callers", "requests/s", "p50 us", "p99 us"],
-           [[integer_to_list(N), io_lib:format("~.0f", [PerS]), us(P50), us(P99)]
+           [[integer_to_list(N), integer_to_list(round(PerS)), us(P50), us(P99)]
             || #{callers := N, requests_per_s := PerS, p50 := P50, p99 := P99} <- Rows])].
 
 others({Name, #{host_call := #{idle := Idle, callers_14 := Busy},

@@ -29,7 +29,9 @@ export SOURCE_DATE_EPOCH=1675814400 PYTHONHASHSEED=0 LC_ALL=C.UTF-8
 # Else configure finds the host's libraries.
 export PKG_CONFIG_LIBDIR=/nonexistent
 
-say() { printf 'py_reactor: %4d s  %s\n' "$SECONDS" "$*" >&2; }
+# A function that fails ends the script while its output still goes to the log.
+exec 3>&2
+say() { printf 'py_reactor: %4d s  %s\n' "$SECONDS" "$*" >&3; }
 begin() { phase=$1 && say "$1"; }
 run() { "$@" >>"$log" 2>&1; }
 
@@ -43,7 +45,7 @@ die() {
 on_exit() {
   local code=$?
   if [ "$code" != 0 ] && [ -n "$phase" ]; then
-    tail -n 15 "$log" >&2 2>/dev/null || true
+    tail -n 15 "$log" >&3 2>/dev/null || true
     say "failed: $phase. Everything is in $log"
   fi
   if [ -n "$work" ]; then rm -rf "$work"; fi
@@ -151,15 +153,15 @@ prepare_apt() {
 }
 
 # A mirror may lack the newest version, whose tarball is the same as the older ones'.
-download() {
+download() (
   local package=$1 version
   cd "$work/tar"
   private_apt apt-cache showsrc "$package" | awk '/^Version:/ { print $2 }' | sort -rVu >versions
   while read -r version; do
-    private_apt apt-get source --download-only --tar-only "$package=$version" </dev/null && return
+    private_apt apt-get source --download-only --tar-only "$package=$version" </dev/null && exit 0
   done <versions
-  return 1
-}
+  exit 1
+)
 
 get_source() {
   local package=$1 sha256=$2 folder=$3 ready=$4
@@ -200,7 +202,7 @@ build_zlib() {
 }
 
 # -Wno-int-conversion: the CLOCK_ constants are pointers. SOCK_RAW: getaddrinfo.c needs it.
-configure_cpython() {
+configure_cpython() (
   mkdir "$work/build"
   cd "$work/build"
   cat ../cpython/Tools/wasm/config.site-wasm32-wasi "$ours/config.site" >../config.site
@@ -212,7 +214,7 @@ configure_cpython() {
     ../cpython/configure --host=wasm32-unknown-wasi --build="$(uname -m)-pc-linux-gnu" \
     --with-build-python="$python" --prefix=/ --with-suffix=.wasm --disable-test-modules \
     --without-ensurepip --without-doc-strings --with-pymalloc --disable-ipv6
-}
+)
 
 compile_cpython() {
   make -C "$work/build" -j "$jobs" libpython3.11.a Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a
@@ -244,7 +246,7 @@ link() {
 install_library() {
   local lib=$1/lib/python3.11
   mkdir -p "$lib"
-  cp -R "$work/cpython/Lib/." "$lib"
+  cp -R --no-preserve=mode "$work/cpython/Lib/." "$lib"
   find "$lib" -name __pycache__ -prune -exec rm -rf {} +
   (cd "$lib" && grep -v '^#' "$ours/omit.txt" | xargs rm -rf)
   cp "$ours/sysconfigdata.py" "$lib/_sysconfigdata__wasi_wasm32-wasi.py"
@@ -258,7 +260,7 @@ build() {
   get_sources
   begin "configure CPython, and compile the C library that it asks for"
   run build_zlib
-  (run configure_cpython)
+  run configure_cpython
   begin "compile CPython"
   run compile_cpython
   begin "compile the reactor and link"

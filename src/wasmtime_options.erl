@@ -154,7 +154,7 @@ pooled(#{instances := N} = Pool) ->
 instance(Class, Opts, Kind) ->
     case fold(Class, Opts, fun instance_option/3, {instance_defaults(Kind), #{}}) of
         {ok, {Complete, Funs}} -> {ok, Complete#{imports := maps:keys(Funs)}, Funs};
-        Error -> Error
+        {error, _} = Error -> Error
     end.
 
 instance_defaults(Kind) ->

@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 artifact(Name) -> artifact(Name, #{}).
 
 artifact(Name, Opts) ->
@@ -74,11 +76,12 @@ t_fuel(Config) ->
     {ok, FromFile} = wasmtime:deserialize_file(write(temp(Config, "f"), "fuel.cwasm", Fuel)),
     ?assertMatch(#{fuel := true}, wasmtime:module_options(FromFile)).
 
-%% Other proposals are another artifact.
+%% An artifact that counts on a proposal does not load where that is off.
 t_proposals(_) ->
-    Bin = artifact(memory, #{proposals => #{bulk_memory => true, simd => false}}),
-    ?assertMatch({error, #{class := compile}},
-                 wasmtime:deserialize(Bin, #{proposals => #{threads => true}})).
+    ?assertMatch(?WASMTIME_ERROR(compile, incompatible),
+                 wasmtime:deserialize(artifact(memory), #{proposals => #{simd => false}})),
+    Without = artifact(memory, #{proposals => #{simd => false}}),
+    ?assertMatch({ok, _}, wasmtime:deserialize(Without, #{proposals => #{simd => false}})).
 
 %% What is no artifact is refused.
 t_foreign(Config) ->

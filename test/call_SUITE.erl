@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 init_per_testcase(_, Config) -> [{inst, inst(values)} | Config].
 
 end_per_testcase(_, Config) -> wasmtime:destroy(proplists:get_value(inst, Config)).

@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 %% {Class, Kind} of every row of docs/errors.md.
 rows() ->
     {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), "docs/errors.md")),
@@ -49,10 +51,10 @@ t_provoked(_) ->
 %% The rows that need a machine without memory or threads, a build without a compiler, a bug, or a
 %% feature of another release (components, stack switching, host processes).
 beyond_a_test() ->
-    Machine = [{compile, out_of_memory}, {instantiate, out_of_memory}, {limit, thread_limit}],
+    Machine = [{compile, out_of_memory}, {limit, thread_limit}],
     Build = [{compile, unavailable}, {compile, unsupported}],
     Bugs = [{internal, internal}, {internal, panic}],
-    Features = [{host, host_down}, {link, incompatible_import}, {call, busy}],
+    Features = [{host, host_down}, {link, incompatible_import}],
     Traps = [{trap, Kind} || Kind <- [unhandled_tag, continuation_already_consumed, disabled_opcode]],
     Machine ++ Build ++ Bugs ++ Features ++ Traps ++ component_rows().
 
@@ -108,7 +110,10 @@ instances() ->
     [{{link, unknown_import}, New(host, #{})},
      {{link, unsupported_import}, New(import_memory, #{})},
      {{instantiate, badarg}, New(add, #{nonsense => 1})},
-     {{instantiate, file}, New(wasi, #{wasi => #{dirs => [{"/", "/nonexistent/dir", read}]}})},
+     {{instantiate, out_of_memory}, fun() ->
+         Huge = mod({wat, "(module (memory i64 0x100000000))"}, #{proposals => #{memory64 => true}}),
+         wasmtime:instantiate(Huge, #{memory_limit => unlimited})
+     end},
      {{limit, memory_limit}, New(memory, #{memory_limit => 1})},
      {{limit, table_limit}, New(tables, #{max_tables => 1})},
      {{limit, instance_limit}, New(add, #{max_instances => 0})},
@@ -131,7 +136,8 @@ calls() ->
     [{{call, badarg}, Call(add, "add", [1, a])},
      {{call, badarity}, Call(add, "add", [1])},
      {{call, unknown_export}, Call(add, "sub", [1, 2])},
-     {{call, unsupported}, Call({wat, "(module (func (export \"f\") (param externref)))"}, "f", [1])},
+     {{call, unsupported}, Call({wat, "(module (func (export \"f\") (result externref)"
+                                      " (ref.null extern)))"}, "f", [])},
      {{call, destroyed}, fun() ->
          Inst = inst(add),
          ok = wasmtime:destroy(Inst),
@@ -149,12 +155,7 @@ memory() ->
     [{{memory, badarg}, Memory(fun(I) -> wasmtime:read_memory(I, -1, 1) end)},
      {{memory, memory_out_of_bounds}, Memory(fun(I) -> wasmtime:read_memory(I, 1 bsl 40, 1) end)},
      {{memory, unknown_export}, Memory(fun(I) -> wasmtime:memory_size(I, "other") end)},
-     {{memory, busy}, fun busy/0},
-     {{memory, destroyed}, fun() ->
-         Inst = inst(memory),
-         ok = wasmtime:destroy(Inst),
-         wasmtime:memory_size(Inst)
-     end}].
+     {{call, busy}, fun busy/0}].
 
 busy() ->
     Inst = inst(spin),
@@ -166,7 +167,8 @@ busy() ->
 
 preinit() ->
     Preinit = fun(Name, Init) -> fun() ->
-        wasmtime:preinit(source(Name), #{compile => #{proposals => #{threads => true}}}, Init)
+        Proposals = #{threads => true, gc => true, function_references => true},
+        wasmtime:preinit(source(Name), #{compile => #{proposals => Proposals}}, Init)
     end end,
     [{{preinit, badarg}, Preinit(preinit, init)},
      {{preinit, init}, Preinit(preinit, fun(_) -> no end)},
@@ -174,10 +176,7 @@ preinit() ->
      {{preinit, unsupported}, Preinit(preinit_reserved, [])},
      {{preinit, unsupported_import}, Preinit(import_table, [])},
      {{preinit, unsupported_type}, Preinit(preinit_gc_global, [])},
-     {{preinit, table_changed}, fun() ->
-         wasmtime:preinit(source(preinit_host_ref),
-                          #{{"env", "one"} => fun(_, [X]) -> {ok, [X]} end}, ["init"])
-     end}].
+     {{preinit, table_changed}, Preinit(preinit_host_ref, ["init"])}].
 
 traps() ->
     Trap = fun(Name, Proposals, Kinds) ->

@@ -7,7 +7,9 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
-with(Fun, Test) -> wasmtime_test:with_inst(host, one(Fun), Test).
+suite() -> wasmtime_test:suite().
+
+with(Fun, Test) -> wasmtime_test:with_inst(host, (one(Fun))#{host_timeout => 10_000}, Test).
 
 %% Arguments arrive, results go back, in the calling process.
 t_values(_) ->

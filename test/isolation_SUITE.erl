@@ -6,6 +6,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 -define(MIB, 1048576).
 -define(PAGE, 65536).
 

@@ -6,6 +6,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 -define(ENDS, [destroy, destroy_twice, drop, kill, exit]).
 -define(STATES, [fresh, called, trapped, timed_out, host_error, host_call, spinning, sleeping,
                  queued, start_trap, start_host_error]).
@@ -13,19 +15,22 @@ all() -> wasmtime_test:cases(?MODULE).
 %% Every state, ended in every way, many times over.
 t_every_state_and_end(_) ->
     Rounds = wasmtime_test:rounds(4, 20, 10_000 div length(?STATES) div length(?ENDS) + 1),
-    counted(fun() -> [round(State, End, #{}) || State <- ?STATES, End <- ?ENDS,
-                                                _ <- lists:seq(1, Rounds)] end).
+    counted(fun() ->
+        Mods = modules(#{}),
+        [round(State, End, Mods) || State <- ?STATES, End <- ?ENDS, _ <- lists:seq(1, Rounds)]
+    end).
 
 %% The same in a pool, whose slots come back clean.
 t_pooled(_) ->
     Rounds = wasmtime_test:rounds(2, 10, 100),
-    Pool = wasmtime_test:pool(#{instances => 8}),
+    Pool = wasmtime_test:pool(#{instances => 1}),
     counted(fun() ->
-        Mods = [mod(Name, Pool) || Name <- [loop, start_trap]],
-        [round(State, End, Pool) || State <- ?STATES, End <- ?ENDS, _ <- lists:seq(1, Rounds)],
-        [wasmtime_test:wait_until(fun() -> #{used := Used} = wasmtime:pool_info(Mod), Used =:= 0 end)
-         || Mod <- Mods],
-        [?assertMatch(#{verify_failures := 0}, wasmtime:pool_info(Mod)) || Mod <- Mods]
+        #{loop := Mod} = Mods = modules(Pool),
+        [begin
+             round(State, End, Mods),
+             wasmtime_test:wait_until(fun() -> maps:get(used, wasmtime:pool_info(Mod)) =:= 0 end)
+         end || State <- ?STATES, End <- ?ENDS, _ <- lists:seq(1, Rounds)],
+        ?assertMatch(#{verify_failures := 0}, wasmtime:pool_info(Mod))
     end).
 
 %% Modules come and go, compiled, loaded, and refused.
@@ -87,41 +92,46 @@ counted(Fun) ->
     ?assert(ThreadsAfter =< Threads + 4, {threads, Threads, ThreadsAfter}),
     ?assert(FilesAfter =< Files + 2, {files, Files, FilesAfter}).
 
+modules(Opts) ->
+    maps:from_list([{Name, mod(Name, Opts)} || Name <- [loop, wasi, start_trap, start_host]]).
+
 %% One instance: a process brings it into a state, and it ends.
-round(State, End, CompileOpts) ->
+round(State, End, Mods) ->
     Self = self(),
     {Pid, Monitor} = spawn_monitor(fun() ->
-        Inst = state(State, CompileOpts),
+        Inst = state(State, Mods),
         Self ! {self(), ready},
-        ended(End, Inst)
+        ended(End, Inst),
+        %% Takes the callers along, which are linked.
+        exit(bye)
     end),
     receive
         {Pid, ready} when End =:= kill -> exit(Pid, kill);
-        {Pid, ready} -> ok
+        {Pid, ready} -> ok;
+        {'DOWN', Monitor, _, _, Failed} -> error({State, End, Failed})
     end,
-    receive {'DOWN', Monitor, _, _, Reason} -> ?assert(lists:member(Reason, [normal, killed, bye])) end.
+    receive {'DOWN', Monitor, _, _, Reason} -> ?assert(lists:member(Reason, [killed, bye]), Reason) end.
 
 ended(_, none) -> ok;
 ended(destroy, Inst) -> ok = wasmtime:destroy(Inst);
 ended(destroy_twice, Inst) -> ok = wasmtime:destroy(Inst), ok = wasmtime:destroy(Inst);
-ended(drop, _) -> ok;
+ended(drop, _) -> garbage_collect();
 ended(kill, Inst) -> receive never -> Inst end;
-ended(exit, Inst) -> put(kept, Inst), exit(bye).
+ended(exit, Inst) -> put(kept, Inst).
 
-state(start_trap, CompileOpts) ->
-    {error, _} = wasmtime:instantiate(mod(start_trap, CompileOpts)),
+state(start_trap, #{start_trap := Mod}) ->
+    {error, _} = wasmtime:instantiate(Mod),
     none;
-state(start_host_error, CompileOpts) ->
-    {error, _} = wasmtime:instantiate(mod(start_host, CompileOpts),
-                                      #{{"env", "one"} => fun(_, _) -> error(x) end}),
+state(start_host_error, #{start_host := Mod}) ->
+    {error, _} = wasmtime:instantiate(Mod, #{{"env", "one"} => fun(_, _) -> error(x) end}),
     none;
-state(sleeping, CompileOpts) ->
-    Inst = inst(mod(wasi, CompileOpts), #{wasi => #{}}),
+state(sleeping, #{wasi := Mod}) ->
+    Inst = inst(Mod, #{wasi => #{}}),
     running(fun() -> timeout_SUITE:sleep(Inst, 60_000, #{}) end),
     Inst;
-state(State, CompileOpts) ->
+state(State, #{loop := Mod}) ->
     Tick = fun(_, []) -> case State of host_error -> error(x); _ -> timer:sleep(infinity) end end,
-    Inst = inst(mod(loop, CompileOpts), #{{"env", "tick"} => Tick}),
+    Inst = inst(Mod, #{{"env", "tick"} => Tick}),
     state(State, Inst, fun(Name, Opts) -> wasmtime:call(Inst, Name, [], Opts) end),
     Inst.
 
@@ -137,4 +147,7 @@ state(queued, _, Call) -> [running(fun() -> Call(<<"spin">>, #{}) end) || _ <- [
 %% A linked caller dies with the process that made the instance; it holds the instance until then.
 running(Call) ->
     Pid = spawn_link(Call),
-    wasmtime_test:wait_until(fun() -> process_info(Pid, status) =:= {status, waiting} end).
+    wasmtime_test:wait_until(fun() ->
+        {current_function, At} = process_info(Pid, current_function),
+        lists:member(At, [{wasmtime_call, loop, 2}, {timer, sleep, 1}])
+    end).

@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 -define(PAGE, 65536).
 
 instantiate(Mod, Opts) ->
@@ -105,5 +107,6 @@ t_pooled(_) ->
 %% A memory far beyond what the machine has is refused or out of memory, never a crash.
 t_absurd_memory(_) ->
     Mod = mod({wat, "(module (memory i64 0x100000000))"}, #{proposals => #{memory64 => true}}),
-    ?assertMatch({error, #{class := limit}}, instantiate(Mod, #{})),
-    ?assertMatch({error, #{class := limit}}, instantiate(Mod, #{memory_limit => unlimited})).
+    ?assertMatch(?WASMTIME_ERROR(limit, memory_limit), instantiate(Mod, #{})),
+    ?assertMatch(?WASMTIME_ERROR(instantiate, out_of_memory),
+                 instantiate(Mod, #{memory_limit => unlimited})).

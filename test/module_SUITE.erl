@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 %% Text and bytes of one module compile to the same exports.
 t_text_and_bytes(_) ->
     Exports = [{<<"add">>, func}],

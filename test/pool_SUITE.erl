@@ -8,6 +8,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 -define(PAGE, 65536).
 -define(MIB, 1048576).
 

@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 preinit(Name, Init) -> preinit(Name, #{}, Init).
 
 preinit(Name, Opts, Init) -> wasmtime:preinit(source(Name), Opts, Init).
@@ -57,6 +59,13 @@ t_tables(_) ->
     ?assertEqual({ok, <<"bytes">>}, wasmtime:read_memory(Inst, 0, 5)),
     ?assertMatch(?WASMTIME_TRAP(memory_out_of_bounds), wasmtime:call(Inst, <<"init_bytes">>, [])),
     ?assertMatch(?WASMTIME_TRAP(table_out_of_bounds), wasmtime:call(Inst, <<"init_extra">>, [])).
+
+%% A function that the host gave is, in a table, the import that it came by.
+t_import_in_table(_) ->
+    Imports = fun(By) -> #{{"env", "one"} => fun(_, [X]) -> {ok, [X * By]} end} end,
+    {ok, Wasm} = preinit(preinit_import_ref, Imports(2), ["init"]),
+    Inst = inst(mod(Wasm, #{}), Imports(3)),
+    ?assertEqual({ok, [15]}, wasmtime:call(Inst, <<"call">>, [5])).
 
 %% A module that has such instructions and does not run them keeps its segments.
 t_segments_kept(_) ->

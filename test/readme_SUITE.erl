@@ -5,6 +5,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 %% Every Erlang block of the README under "Example" runs, in order, in one shell.
 t_readme_example(_) ->
     Blocks = blocks("README.md", "Example"),

@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 ticking(Fun) -> #{{"env", "tick"} => Fun}.
 
 %% Milliseconds that it took, and the result.

@@ -7,6 +7,8 @@
 
 all() -> wasmtime_test:cases(?MODULE).
 
+suite() -> wasmtime_test:suite().
+
 %% The export is named after the trap it provokes.
 provoked(Inst, Kind) ->
     Result = wasmtime:call(Inst, atom_to_binary(Kind), []),

@@ -2,7 +2,7 @@
 %% Rule: nothing here asserts a behaviour of its own; it fails only when the set-up fails.
 -module(wasmtime_test).
 
--export([cases/1, root/0, rounds/3]).
+-export([cases/1, suite/0, root/0, rounds/3]).
 -export([source/1, wasm/1, mod/1, mod/2, inst/1, inst/2, inst/3, one/1]).
 -export([with_inst/3, with_pool/3, with_pool/4, pool/1]).
 -export([caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0]).
@@ -12,6 +12,10 @@
 cases(Suite) ->
     lists:sort([Name || {Name, 1} <- Suite:module_info(exports),
                         lists:prefix("t_", atom_to_list(Name))]).
+
+%% A case that hangs is a failure, soon.
+suite() ->
+    [{timetrap, {minutes, rounds(3, 5, 120)}}].
 
 %% The project's folder: where the guests, the README and the docs are.
 root() ->
@@ -56,7 +60,7 @@ mod(Source, Opts) ->
 
 inst(Name) -> inst(Name, #{}).
 
-inst(Name, Opts) when is_atom(Name) -> inst(Name, Opts, #{});
+inst(Source, Opts) when not is_reference(Source) -> inst(Source, Opts, #{});
 inst(Mod, Opts) ->
     {ok, Inst} = wasmtime:instantiate(Mod, Opts),
     Inst.

@@ -1,6 +1,5 @@
-;; An init that keeps a reference of the host in a table.
+;; An init that keeps a reference in a table that is no function of the module.
 (module
-  (import "env" "one" (func $one (param i32) (result i32)))
-  (table $t 1 funcref)
-  (elem declare func $one)
-  (func (export "init") (table.set $t (i32.const 0) (ref.func $one))))
+  (table $t 1 externref)
+  (func (export "init")
+    (table.set $t (i32.const 0) (extern.convert_any (ref.i31 (i32.const 1))))))

@@ -26,14 +26,13 @@ unsafe impl MemoryCreator for Creator {
         // GC heaps are told by their guard; they take nobody's offer.
         let offer = if guard == GC_HEAP_GUARD as usize { None } else { lease::next_offer() };
         let limit = match offer {
-            Some(Offer::Slot(held)) => return SlotMemory::new(held, &ty, minimum),
+            Some(Offer::Slot(held)) => return SlotMemory::taking(held, &ty, minimum),
             Some(Offer::Plain { limit }) => limit,
             None => usize::MAX,
         };
         let memory = Plain::new(minimum, reserved.unwrap_or(0), guard, limit);
-        let memory = memory.map_err(|error| {
-            format!("the system refused a memory of {minimum} bytes: {error}")
-        })?;
+        let memory = memory
+            .map_err(|error| format!("the system refused a memory of {minimum} bytes: {error}"))?;
         Ok(Box::new(memory))
     }
 }
@@ -45,7 +44,7 @@ enum SlotMemory {
 }
 
 impl SlotMemory {
-    fn new(held: Held, ty: &MemoryType, min: usize) -> Result<Box<dyn LinearMemory>, String> {
+    fn taking(held: Held, ty: &MemoryType, min: usize) -> Result<Box<dyn LinearMemory>, String> {
         if ty.is_shared() || ty.page_size_log2() != 16 {
             return Err("a slot was offered to a memory that cannot live in one".into());
         }

@@ -118,10 +118,10 @@ impl Held {
     /// Restores all that is left; false when the slot must be mapped anew.
     fn restored(&mut self) -> bool {
         let done = self.restore(&mut None);
-        self.pool.count_reset(self.reset.restored);
+        self.pool.counters().reset(self.reset.restored);
         let Some(slot) = &self.slot else { return true };
         if self.pool.verifies() && done.is_ok() && !reset::is_pristine(&self.area(slot)) {
-            self.pool.count_verify_failure();
+            self.pool.counters().verify_failure();
             return false;
         }
         done.is_ok()

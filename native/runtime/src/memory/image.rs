@@ -88,8 +88,8 @@ impl Image {
             Error::new(Class::Compile, Kind::File, format!("memory image: {error}"))
         })?;
         let page = sys::page_size() as u64;
-        let end = offset.checked_add(len).filter(|end| *end <= meta.len());
-        if end.is_none() || offset % page != 0 || len % page != 0 {
+        let whole = offset.is_multiple_of(page) && len.is_multiple_of(page);
+        if !whole || offset.checked_add(len).is_none_or(|end| end > meta.len()) {
             let text = format!(
                 "memory image of {len} bytes at {offset} is not whole pages of {page} bytes \
                  within a file of {} bytes",

@@ -50,9 +50,9 @@ impl<'a> Layout<'a> {
     pub(super) fn parse(wasm: &'a [u8]) -> Result<Self> {
         let mut layout = Layout::default();
         for payload in Parser::new(0).parse_all(wasm) {
-            payload.and_then(|payload| layout.read(payload)).map_err(|error| {
-                Error::new(Class::Compile, Kind::Malformed, error.to_string())
-            })?;
+            payload
+                .and_then(|payload| layout.read(payload))
+                .map_err(|error| Error::new(Class::Compile, Kind::Malformed, error.to_string()))?;
         }
         Ok(layout)
     }

@@ -12,6 +12,7 @@ mod extract;
 mod held;
 mod idle;
 mod image;
+mod info;
 mod layout;
 mod lease;
 mod limits;
@@ -26,9 +27,10 @@ pub use creator::Creator;
 pub use defer::{Pending, deferring};
 pub use extract::{Extracted, MemoryData, extract};
 pub use image::{Image, MemoryPlan};
+pub use info::PoolInfo;
 pub use lease::{Lease, Permit};
 pub use pagemap::pagemap_scan_available;
-pub use pool::{Pool, PoolInfo};
+pub use pool::Pool;
 
 use std::sync::Arc;
 

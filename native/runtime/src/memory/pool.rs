@@ -1,9 +1,10 @@
 //! One engine's slots and its counts of live instances, memories and tables.
 //! Rule: an instance gets all it needs at once or a plain answer at once; nothing waits here.
 
+use super::held::Held;
 use super::idle::Idle;
 use super::image::MemoryPlan;
-use super::held::Held;
+use super::info::{Counters, PoolInfo};
 use super::lease::{Lease, Offer, Permit};
 use super::pagemap::pagemap_scan_available;
 use super::reset::Policy;
@@ -14,7 +15,6 @@ use crate::{Class, Error, Kind, Result};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Idle slots that an engine without a pool keeps.
 const ON_DEMAND_IDLE: usize = 8;
@@ -52,35 +52,6 @@ pub(super) struct Live {
     pub(super) instances: u64,
     pub(super) memories: u64,
     pub(super) tables: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    resets: AtomicU64,
-    bytes_restored: AtomicU64,
-    verify_failures: AtomicU64,
-    quarantined: AtomicU64,
-}
-
-/// What a pool did and holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolInfo {
-    /// Slots there are: all of a pool's, or those an engine without a pool holds just now.
-    pub total: u64,
-    /// Live memories.
-    pub used: u64,
-    /// Idle slots that hold an image, ready for its next instance.
-    pub warm: u64,
-    /// Live instances.
-    pub instances: u64,
-    /// Memories restored since the pool was made.
-    pub resets: u64,
-    /// Bytes restored in place since the pool was made.
-    pub bytes_restored: u64,
-    /// Memories that differed from their image after a reset; only `verify` looks. Always 0.
-    pub verify_failures: u64,
-    /// Slots given up because the system refused to map them anew.
-    pub quarantined: u64,
 }
 
 impl Pool {
@@ -133,17 +104,8 @@ impl Pool {
         let state = self.state.lock();
         let (live, warm) = (state.live, state.idle.len() as u64);
         drop(state);
-        let used = live.memories;
-        PoolInfo {
-            total: self.limits.as_ref().map_or(used + warm, |limits| limits.memories.into()),
-            used,
-            warm,
-            instances: live.instances,
-            resets: self.counters.resets.load(Relaxed),
-            bytes_restored: self.counters.bytes_restored.load(Relaxed),
-            verify_failures: self.counters.verify_failures.load(Relaxed),
-            quarantined: self.counters.quarantined.load(Relaxed),
-        }
+        let total = self.limits.as_ref().map_or(live.memories + warm, |l| l.memories.into());
+        self.counters.info(total, warm, &live)
     }
 
     /// Tells whether an instance with these memories and tables could ever live here.
@@ -217,13 +179,8 @@ impl Pool {
         self.verify
     }
 
-    pub(super) fn count_reset(&self, restored: usize) {
-        self.counters.resets.fetch_add(1, Relaxed);
-        self.counters.bytes_restored.fetch_add(restored as u64, Relaxed);
-    }
-
-    pub(super) fn count_verify_failure(&self) {
-        self.counters.verify_failures.fetch_add(1, Relaxed);
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Takes a restored slot back.
@@ -249,7 +206,7 @@ impl Pool {
         if slot.is_own() || slot.blank(accessible).is_ok() {
             return Some(slot);
         }
-        self.counters.quarantined.fetch_add(1, Relaxed);
+        self.counters.quarantine();
         None
     }
 
@@ -280,7 +237,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         // Where a mapping failed, part of the range may have gone to somebody else meanwhile.
-        if *self.counters.quarantined.get_mut() > 0 {
+        if self.info().quarantined > 0 {
             std::mem::forget(self.arena.take());
         }
     }

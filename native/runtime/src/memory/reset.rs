@@ -173,3 +173,28 @@ pub(super) fn is_pristine(area: &Area<'_>) -> bool {
         && head == image
         && tail.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Area, is_pristine};
+    use crate::memory::Image;
+
+    /// One wrong bit anywhere is a difference, and so is memory that is still grown.
+    #[test]
+    fn every_difference_is_seen() {
+        let image = Image::from_bytes(&[5; 5000]).unwrap();
+        let mut memory = vec![0; 65536 + 4096];
+        memory[..5000].fill(5);
+        let pristine = |memory: &mut [u8], len| {
+            is_pristine(&Area { base: memory.as_mut_ptr(), len, min: 65536, image: &image })
+        };
+        assert!(pristine(&mut memory, 65536));
+        assert!(!pristine(&mut memory, 65536 + 4096));
+        for at in [0, 1, 4095, 4999, 5000, image.len() - 1, image.len(), 12287, 12288, 65535] {
+            memory[at] ^= 0x10;
+            assert!(!pristine(&mut memory, 65536), "{at}");
+            memory[at] ^= 0x10;
+        }
+        assert!(pristine(&mut memory, 65536));
+    }
+}

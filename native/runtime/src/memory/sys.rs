@@ -78,9 +78,8 @@ unsafe fn map(
 pub(super) fn map_read(file: &File, offset: u64, len: usize) -> io::Result<Reservation> {
     let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
     // SAFETY: a mapping at an address of the kernel's choice disturbs nothing.
-    let base = unsafe {
-        map(std::ptr::null_mut(), len, libc::PROT_READ, flags, Some((file, offset)))?
-    };
+    let base =
+        unsafe { map(std::ptr::null_mut(), len, libc::PROT_READ, flags, Some((file, offset)))? };
     Ok(Reservation { base, len })
 }
 
@@ -171,9 +170,7 @@ pub(super) unsafe fn move_pages(from: *mut u8, to: *mut u8, len: usize) -> bool 
     if len > 0 {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: promised by the caller.
-        let at = unsafe {
-            libc::mremap(from.cast(), len, len, flags, to.cast::<libc::c_void>())
-        };
+        let at = unsafe { libc::mremap(from.cast(), len, len, flags, to.cast::<libc::c_void>()) };
         return at != libc::MAP_FAILED;
     }
     let _ = (from, to);
@@ -202,7 +199,8 @@ pub(super) fn anonymous_file() -> io::Result<File> {
 pub(super) fn anonymous_file() -> io::Result<File> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let name = format!("wasm-image-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let name =
+        format!("wasm-image-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;

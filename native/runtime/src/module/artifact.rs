@@ -147,10 +147,7 @@ pub fn parse_file(file: &File, check: Check) -> Result<Contents> {
     Ok(contents)
 }
 
-fn open(
-    len: u64,
-    read: impl Fn(Range<u64>) -> Result<Vec<u8>>,
-) -> Result<(Trailer, Contents)> {
+fn open(len: u64, read: impl Fn(Range<u64>) -> Result<Vec<u8>>) -> Result<(Trailer, Contents)> {
     let Some(end) = len.checked_sub(TRAILER as u64) else {
         let text = format!("{len} bytes are fewer than the {TRAILER} of its trailer");
         return Err(corrupted(&text));

@@ -181,7 +181,7 @@ fn decode_record(input: &mut Input<'_>) -> Result<MemoryRecord> {
 /// An image lies behind what comes before it, on whole pages, within the file and the memory.
 fn check_image(memory: &MemoryRecord, within: Range<u64>) -> Result<()> {
     let Range { start, end } = memory.image;
-    let aligned = [start, end].iter().all(|at| at % ALIGNMENT as u64 == 0);
+    let aligned = [start, end].iter().all(|at| at.is_multiple_of(ALIGNMENT as u64));
     if !aligned || start < within.start || end < start || end > within.end {
         return Err(corrupted("its image table points outside its pages"));
     }

@@ -1,10 +1,11 @@
 //! The module that runs: the original, plus exports that show its state and probes of its segments.
 //! Indices, code and custom sections of the original stay as they are.
 
-use super::inspect::{Export, Shape, inspect, refuse};
+use super::inspect::{Export, Shape, inspect};
 use super::sections::{Changes, Items, assemble, find, reader, split, unreadable};
+use super::snapshot::failed;
 use super::{probe, skeleton, tables};
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, Result};
 use std::collections::BTreeSet;
 use wasm_encoder::{
     CodeSection, ExportKind, ExportSection, FunctionSection, RawSection, SectionId, TypeSection,
@@ -65,9 +66,7 @@ impl Instrumented {
 /// The module's exports and ours.
 fn exports(sections: &[RawSection<'_>], shape: &Shape) -> Result<Vec<u8>> {
     let skeleton = skeleton::skeleton(sections, &BTreeSet::new())?;
-    let (_, wasm) = Wizer::new()
-        .instrument(&skeleton)
-        .map_err(|e| refuse(Kind::Unsupported, format!("Wizer refuses the module: {e:#}")))?;
+    let (_, wasm) = Wizer::new().instrument(&skeleton).map_err(failed)?;
     let mut added = ExportSection::new();
     for export in wizer_exports(&wasm)? {
         added.export(&export.shown_name(), export_kind(export.kind)?, export.index);

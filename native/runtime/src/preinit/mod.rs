@@ -18,7 +18,9 @@
 //! | `skeleton` | the module as Wizer sees it |
 //! | `instrument` | the module that runs |
 //! | `probe` | which passive segments were dropped |
-//! | `tables` | what the init calls changed in tables |
+//! | `elements` | element segments and constant expressions |
+//! | `tables` | what tables hold after the init calls |
+//! | `retable` | tables and element segments of the result |
 //! | `state` | the instance as Wizer reads it |
 //! | `snapshot` | the result |
 
@@ -26,6 +28,7 @@ mod elements;
 mod inspect;
 mod instrument;
 mod probe;
+mod retable;
 mod sections;
 mod skeleton;
 mod snapshot;

@@ -53,28 +53,31 @@ pub(super) async fn run<T: Send + 'static>(
     segments: &[Segment],
 ) -> Result<Dropped> {
     let mut store = store.as_context_mut();
-    let mut dropped = Dropped::default();
     if !segments.is_empty() {
         store.set_epoch_deadline(NEVER);
         // An engine that counts no fuel refuses, and needs none.
         let _ = store.set_fuel(u64::MAX);
     }
+    let mut dropped = Dropped::default();
     for segment in segments {
         let probe = instance
             .get_typed_func::<(), ()>(&mut store, &name(*segment))
             .map_err(|e| Error::internal(format!("a probe is missing: {e}")))?;
-        let gone = match probe.call_async(&mut store, ()).await {
-            Ok(()) => false,
-            Err(error) => match error.downcast_ref::<Trap>() {
-                Some(Trap::MemoryOutOfBounds | Trap::TableOutOfBounds) => true,
-                _ => return Err(Error::internal(format!("a probe failed: {error:#}"))),
-            },
-        };
-        match segment {
-            Segment::Data { index, .. } if gone => _ = dropped.data.insert(*index),
-            Segment::Elem { index, .. } if gone => _ = dropped.elem.insert(*index),
-            _ => {}
+        if traps(probe.call_async(&mut store, ()).await)? {
+            match segment {
+                Segment::Data { index, .. } => dropped.data.insert(*index),
+                Segment::Elem { index, .. } => dropped.elem.insert(*index),
+            };
         }
     }
     Ok(dropped)
+}
+
+/// Whether a probe found its segment without items.
+fn traps(outcome: wasmtime::Result<()>) -> Result<bool> {
+    let Err(error) = outcome else { return Ok(false) };
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::MemoryOutOfBounds | Trap::TableOutOfBounds) => Ok(true),
+        _ => Err(Error::internal(format!("a probe failed: {error:#}"))),
+    }
 }

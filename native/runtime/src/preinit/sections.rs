@@ -55,20 +55,13 @@ pub(super) fn unreadable(error: wasmparser::Error) -> Error {
 
 /// The module with its changes applied.
 pub(super) fn assemble(sections: &[RawSection<'_>], changes: &Changes) -> Vec<u8> {
-    let mut added: Vec<(usize, RawSection<'_>)> = changes
-        .iter()
-        .filter(|(id, _)| !sections.iter().any(|s| s.id == **id))
-        .filter_map(|(id, body)| Some((place(*id)?, RawSection { id: *id, data: body.as_ref()? })))
-        .collect();
-    added.sort_by_key(|(place, _)| *place);
-    let mut added = added.into_iter().peekable();
+    let mut added = added(sections, changes).into_iter().peekable();
     let last = sections.iter().rposition(|s| s.id != 0);
     let mut module = Module::new();
     for (index, section) in sections.iter().enumerate() {
-        if let Some(here) = place(section.id) {
-            while let Some((_, new)) = added.next_if(|(place, _)| *place < here) {
-                module.section(&new);
-            }
+        let here = place(section.id).unwrap_or(0);
+        while let Some((_, new)) = added.next_if(|(place, _)| *place < here) {
+            module.section(&new);
         }
         match changes.get(&section.id) {
             None => _ = module.section(section),
@@ -82,6 +75,17 @@ pub(super) fn assemble(sections: &[RawSection<'_>], changes: &Changes) -> Vec<u8
     }
     added.for_each(|(_, new)| _ = module.section(&new));
     module.finish()
+}
+
+/// New sections that the module does not have yet, in order, each with its place.
+fn added<'a>(sections: &[RawSection<'_>], changes: &'a Changes) -> Vec<(usize, RawSection<'a>)> {
+    let mut added: Vec<_> = changes
+        .iter()
+        .filter(|(id, _)| !sections.iter().any(|s| s.id == **id))
+        .filter_map(|(id, body)| Some((place(*id)?, RawSection { id: *id, data: body.as_ref()? })))
+        .collect();
+    added.sort_by_key(|(place, _)| *place);
+    added
 }
 
 fn place(id: u8) -> Option<usize> {

@@ -1,9 +1,10 @@
 //! The result: the original with the sections that its state touches written anew.
 
 use super::elements;
-use super::inspect::features;
+use super::inspect::{Export, features};
 use super::instrument::{Instrumented, kept_exports, wizer_exports};
 use super::probe::{self, Dropped};
+use super::retable;
 use super::sections::{Changes, Items, assemble, find, reader, split, unreadable};
 use super::skeleton::skeleton;
 use super::state::{State, missing};
@@ -71,19 +72,20 @@ impl Instrumented {
         if gone.is_empty() {
             return Ok(Vec::new());
         }
-        let kept_section = kept_exports(&self.shape, |e| !removed.contains(&e.name))?;
-        changes.insert(SectionId::Export.into(), Some(kept_section));
-        let declared = |function| {
-            self.shape.declared.contains(&function)
-                || kept.iter().any(|e| e.kind == ExternalKind::Func && e.index == function)
-        };
-        let mut functions: BTreeSet<u32> = gone
-            .iter()
-            .filter(|e| e.kind == ExternalKind::Func && !declared(e.index))
-            .map(|e| e.index)
-            .collect();
-        retain_named(&mut functions, find(sections, SectionId::Code).unwrap_or_default());
-        Ok(functions.into_iter().collect())
+        let section = kept_exports(&self.shape, |e| !removed.contains(&e.name))?;
+        changes.insert(SectionId::Export.into(), Some(section));
+        let code = find(sections, SectionId::Code).unwrap_or_default();
+        Ok(self.undeclared(&gone, &kept, code))
+    }
+
+    /// Functions of removed exports that code refers to and that nothing else declares.
+    fn undeclared(&self, gone: &[&Export], kept: &[&Export], code: &[u8]) -> Vec<u32> {
+        let function = |e: &&&Export| e.kind == ExternalKind::Func;
+        let kept: BTreeSet<u32> = kept.iter().filter(function).map(|e| e.index).collect();
+        let mut functions: BTreeSet<u32> = gone.iter().filter(function).map(|e| e.index).collect();
+        functions.retain(|f| !self.shape.declared.contains(f) && !kept.contains(f));
+        retain_named(&mut functions, code);
+        functions.into_iter().collect()
     }
 
     /// Writes what differs in tables and element segments.
@@ -95,10 +97,10 @@ impl Instrumented {
         undeclared: &[u32],
         changes: &mut Changes,
     ) -> Result<()> {
-        if let Some(grown) = tables::grown(sections, &self.shape, tables)? {
+        if let Some(grown) = retable::grown(sections, &self.shape, tables)? {
             changes.insert(SectionId::Table.into(), Some(body(&grown)?));
         }
-        let mut further = tables::changed(sections, &self.shape, tables)?;
+        let mut further = retable::changed(sections, &self.shape, tables)?;
         if !undeclared.is_empty() {
             further.declared(Elements::Functions(undeclared.into()));
         }
@@ -150,7 +152,8 @@ fn picked(wasm: &[u8], sections: &[RawSection<'_>]) -> Result<Changes> {
     Ok(changes)
 }
 
-fn failed(error: wasmtime::Error) -> Error {
+/// Wizer was given something that it cannot take: our fault.
+pub(super) fn failed(error: wasmtime::Error) -> Error {
     Error::internal(format!("Wizer failed: {error:#}"))
 }
 

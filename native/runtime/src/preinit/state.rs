@@ -9,8 +9,9 @@ use wasmparser::ExternalKind;
 use wasmtime::{AsContextMut, Instance, StoreContext};
 use wasmtime_wizer::{InstanceState, SnapshotVal};
 
-/// Bytes that are stored or left out together. Wizer splits segments at five zeros, which for a large
-/// memory costs it many times the memory's size in ranges alone, and its readers a segment each.
+/// Bytes that are stored or left out together. Wizer splits segments at five zeros: a fragmented memory
+/// then costs many times its size in ranges alone. For CPython's heap of 7.9 MB, blocks of 16, 64 and
+/// 256 bytes make 9,635, 1,479 and 282 segments of 5.84, 6.00 and 6.18 MB together.
 const BLOCK: usize = 64;
 
 /// The state of an instance.

@@ -243,14 +243,17 @@ fn snapshots_are_deterministic() {
     assert_eq!(preinit(&module, &["init"]).unwrap(), preinit(&module, &["init"]).unwrap());
 }
 
-/// The future can be sent: a runner may poll it on any thread.
+/// The future can be sent: a runner may poll it on any thread. What it is taken from can be shared.
 #[test]
 fn snapshot_is_send() {
     fn send<T: Send>(value: T) -> T {
         value
     }
     let module = wasm("(module (memory 1))");
-    let instrumented = instrument(&module).unwrap();
+    fn shared<T: Send + Sync + 'static>(value: T) -> T {
+        value
+    }
+    let instrumented = shared(instrument(&module).unwrap());
     let Guest { mut store, instance } = Guest::new(instrumented.wasm());
     let options = SnapshotOptions { ran: names(&[]), remove_exports: vec![] };
     crate::support::block_on(send(instrumented.snapshot(&mut store, &instance, &options))).unwrap();

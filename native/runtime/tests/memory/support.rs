@@ -1,0 +1,111 @@
+//! Shared by the tests of memory: pools, raw memories taken as a store takes them, random numbers.
+
+use std::sync::Arc;
+use wasmtime::{Config, Engine, LinearMemory, MemoryCreator, MemoryType};
+use wasmtime_beam::memory::{
+    Creator, Image, MEMORY_GUARD, MEMORY_RESERVATION, MemoryPlan, Permit, Pool, PoolInfo, configure,
+};
+use wasmtime_beam::options::PoolOptions;
+
+pub const WASM_PAGE: usize = 64 << 10;
+
+pub fn options(memories: u32, keep_resident: u64) -> PoolOptions {
+    PoolOptions {
+        instances: memories,
+        max_memory: 256 << 20,
+        keep_resident,
+        core_instances: memories,
+        tables: 1000,
+        memories,
+        verify: true,
+    }
+}
+
+pub fn plan(min_pages: usize, content: &[u8]) -> MemoryPlan {
+    MemoryPlan {
+        min_bytes: (min_pages * WASM_PAGE) as u64,
+        max_bytes: None,
+        page_size_log2: 16,
+        is64: false,
+        shared: false,
+        slotted: true,
+        image: (!content.is_empty()).then(|| Image::from_bytes(content).unwrap()),
+    }
+}
+
+pub fn engine(change: impl FnOnce(&mut Config)) -> Engine {
+    let mut config = Config::new();
+    configure(&mut config);
+    change(&mut config);
+    Engine::new(&config).unwrap()
+}
+
+/// A memory of an instance that does not run.
+pub struct Raw {
+    pub memory: Box<dyn LinearMemory>,
+    _permit: Permit,
+}
+
+/// Live memories, warm slots and live instances.
+pub fn counts(pool: &Pool) -> (u64, u64, u64) {
+    let PoolInfo { used, warm, instances, .. } = pool.info();
+    (used, warm, instances)
+}
+
+/// Asks the creator as a store does.
+pub fn request(min: usize, is64: bool) -> Result<Box<dyn LinearMemory>, String> {
+    let pages = (min / WASM_PAGE) as u64;
+    let ty = match is64 {
+        true => MemoryType::new64(pages, None),
+        false => MemoryType::new(pages as u32, None),
+    };
+    Creator.new_memory(ty, min, None, Some(MEMORY_RESERVATION as usize), MEMORY_GUARD as usize)
+}
+
+impl Raw {
+    pub fn take(pool: &Arc<Pool>, plan: &MemoryPlan) -> Raw {
+        let lease = pool.acquire(std::slice::from_ref(plan), 0).unwrap();
+        let (memory, permit) = lease.offer(|| request(plan.min_bytes as usize, plan.is64));
+        assert_eq!(permit.unclaimed(), 0);
+        Raw { memory: memory.unwrap(), _permit: permit }
+    }
+
+    pub fn bytes(&mut self) -> &mut [u8] {
+        let (base, len) = (self.memory.as_ptr(), self.memory.byte_size());
+        unsafe { std::slice::from_raw_parts_mut(base, len) }
+    }
+
+    pub fn grow(&mut self, pages: usize) {
+        self.memory.grow_to(self.memory.byte_size() + pages * WASM_PAGE).unwrap();
+    }
+
+    /// Nothing of an earlier tenant is there.
+    pub fn assert_fresh(&mut self, plan: &MemoryPlan) {
+        assert_eq!(self.memory.byte_size(), plan.min_bytes as usize);
+        let content = plan.image.as_ref().map_or(&[][..], |image| image.bytes()).to_vec();
+        let bytes = self.bytes();
+        assert!(bytes[..content.len()] == content, "the image is not intact");
+        let dirty = bytes[content.len()..].iter().position(|byte| *byte != 0);
+        assert_eq!(dirty, None, "a byte beyond the image is not zero");
+    }
+}
+
+/// Xorshift: the same numbers in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8 | 1).collect()
+    }
+}

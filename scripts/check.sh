@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Everything that finds faults without running the code: format, lints, cross references, types,
+# documentation. Silent about what is fine; the first fault ends it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+
+scripts/setup.sh
+CARGO_TARGET_DIR=$(target_dir)
+export CARGO_TARGET_DIR
+
+step() {
+    echo "== $*"
+    "$@"
+}
+
+step cargo fmt --all --check
+step cargo clippy --locked --release --workspace --all-targets -- -D warnings
+step rebar3 xref
+step rebar3 dialyzer
+step rebar3 edoc
