@@ -152,8 +152,8 @@ check(Other, _) ->
 %% and from what the host says.
 -spec expected() -> {binary(), binary()}.
 expected() ->
-    {<<"{\"ok\":{\"user\":\"ada\",\"names\":[\"anchor\",\"flask\",\"goblet\",\"hammer\"],\"total\":590.5,"
-       "\"host\":\"lookup:{\\\"user\\\": \\\"ada\\\", \\\"count\\\": 4}#">>,
+    {<<"{\"ok\":{\"user\":\"ada\",\"names\":[\"anchor\",\"flask\",\"goblet\",\"hammer\"],"
+       "\"total\":590.5,\"host\":\"lookup:{\\\"user\\\": \\\"ada\\\", \\\"count\\\": 4}#">>,
      <<"\"}}">>}.
 
 %% @doc The last answer that a guest gave to this process; it is forgotten.

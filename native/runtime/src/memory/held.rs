@@ -102,15 +102,14 @@ impl Held {
     }
 
     fn area<'a>(&'a self, slot: &Slot) -> Area<'a> {
-        Area { base: slot.base(), len: self.len, min: self.min, image: &self.image }
+        let (base, extent) = (slot.base(), slot.extent());
+        Area { base, len: self.len, extent, image: &self.image }
     }
 
     fn restore(&mut self, budget: &mut Option<usize>) -> io::Result<bool> {
         let Some(slot) = &self.slot else { return Ok(true) };
         let mut reset = std::mem::take(&mut self.reset);
-        let mut area = self.area(slot);
-        let done = reset.advance(&mut area, self.pool.policy(), budget);
-        self.len = area.len;
+        let done = reset.advance(&self.area(slot), self.pool.policy(), budget);
         self.reset = reset;
         done
     }
@@ -124,7 +123,15 @@ impl Held {
             self.pool.counters().verify_failure();
             return false;
         }
-        done.is_ok()
+        done.and_then(|_| self.shrink()).is_ok()
+    }
+
+    /// Takes grown memory away again; what was kept of it is there for the next growth.
+    fn shrink(&mut self) -> io::Result<()> {
+        let Some(slot) = &mut self.slot else { return Ok(()) };
+        slot.shrink(self.len, self.min)?;
+        slot.trim(self.reset.top.max(self.min));
+        Ok(())
     }
 }
 
@@ -137,7 +144,7 @@ impl Drop for Held {
         };
         match self.slot.take() {
             Some(slot) if clean => self.pool.put_back(slot),
-            slot => self.pool.discard(slot, self.len),
+            slot => self.pool.discard(slot),
         }
     }
 }

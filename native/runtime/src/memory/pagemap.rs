@@ -155,3 +155,51 @@ mod device {
         usize::try_from(code).map_err(|_| io::Error::last_os_error())
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::{Buffer, pagemap_scan_available, scan};
+    use crate::memory::sys::{Reservation, page_size, protect};
+
+    /// Installs a marker that the kernel keeps where the entry of a swapped page would be.
+    const MADV_GUARD_INSTALL: libc::c_int = 102;
+
+    fn found(range: &Reservation) -> Vec<(usize, usize, bool)> {
+        let base = range.base() as usize;
+        let mut buffer = Buffer::new();
+        let batch = scan(base..base + range.len(), 0, &mut buffer).unwrap();
+        assert_eq!(batch.walked_to, base + range.len());
+        let page = |address: usize| (address - base) / page_size();
+        let regions = batch.regions.iter();
+        regions.map(|r| (page(r.range().start), page(r.range().end), r.is_zero_page())).collect()
+    }
+
+    /// Written pages, pages that were read, and entries of pages that are not present.
+    #[test]
+    fn a_scan_tells_what_has_a_page() {
+        if !pagemap_scan_available() {
+            return;
+        }
+        let range = Reservation::new(64 * page_size()).unwrap();
+        assert_eq!(found(&range), []);
+        unsafe {
+            protect(range.base(), range.len(), true).unwrap();
+            let page = |n: usize| range.base().add(n * page_size());
+            page(3).write_volatile(1);
+            page(4).write_volatile(1);
+            page(10).read_volatile();
+            page(63).write_volatile(0);
+            assert_eq!(found(&range), [(3, 5, false), (10, 11, true), (63, 64, false)]);
+            // Older kernels do not know the marker.
+            if libc::madvise(page(20).cast(), page_size(), MADV_GUARD_INSTALL) == 0 {
+                let swapped = (20, 21, false);
+                assert_eq!(
+                    found(&range),
+                    [(3, 5, false), (10, 11, true), swapped, (63, 64, false)]
+                );
+            }
+            protect(range.base(), range.len(), false).unwrap();
+            assert!(found(&range).contains(&(3, 5, false)));
+        }
+    }
+}

@@ -196,14 +196,14 @@ impl Pool {
     }
 
     /// Takes a slot back that may hold anything, or was never mapped.
-    pub(super) fn discard(&self, slot: Option<Slot>, accessible: usize) {
-        let slot = slot.and_then(|slot| self.blanked(slot, accessible));
+    pub(super) fn discard(&self, slot: Option<Slot>) {
+        let slot = slot.and_then(|slot| self.blanked(slot));
         self.put_blank(slot);
     }
 
     /// The slot without its bytes; `None` when the system refuses: it is never used again.
-    fn blanked(&self, mut slot: Slot, accessible: usize) -> Option<Slot> {
-        if slot.is_own() || slot.blank(accessible).is_ok() {
+    fn blanked(&self, mut slot: Slot) -> Option<Slot> {
+        if slot.is_own() || slot.blank().is_ok() {
             return Some(slot);
         }
         self.counters.quarantine();
@@ -226,7 +226,7 @@ impl Pool {
     pub(super) fn forget(&self, image: u64) {
         let slots = self.state.lock().idle.take_image(image);
         for slot in slots {
-            if let Some(slot) = self.blanked(slot, 0) {
+            if let Some(slot) = self.blanked(slot) {
                 let own = self.state.lock().keep_blank(slot);
                 drop(own);
             }

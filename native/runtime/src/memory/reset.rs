@@ -14,15 +14,16 @@ pub(super) struct Area<'a> {
     pub(super) base: *mut u8,
     /// Bytes that are accessible.
     pub(super) len: usize,
-    /// Bytes that are accessible in a fresh instance.
-    pub(super) min: usize,
+    /// Bytes that may have pages: those beyond `len` are inaccessible zeros, kept for growth.
+    pub(super) extent: usize,
     pub(super) image: &'a Image,
 }
 
 /// How to restore.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Bytes restored in place; what was written beyond is dropped. 0 drops all without a look.
+    /// Bytes that stay with an idle slot, restored in place; what was written beyond is dropped.
+    /// 0 drops all without a look.
     pub(super) keep: usize,
     /// False where written pages cannot be told: everything is dropped.
     pub(super) scan: bool,
@@ -35,6 +36,8 @@ pub(super) struct Reset {
     at: usize,
     /// Bytes restored in place.
     pub(super) restored: usize,
+    /// Every byte from here on has no page of its own.
+    pub(super) top: usize,
 }
 
 impl Reset {
@@ -42,97 +45,86 @@ impl Reset {
     /// Answers true when all is done; false leaves the rest to a later call.
     pub(super) fn advance(
         &mut self,
-        area: &mut Area<'_>,
+        area: &Area<'_>,
         policy: Policy,
         budget: &mut Option<usize>,
     ) -> io::Result<bool> {
-        if !shrink(area, budget)? {
-            return Ok(false);
-        }
         if policy.keep == 0 || !policy.scan {
             return self.drop_rest(area, budget);
         }
-        if budget.is_some() && area.min - self.at > SCAN_SPAN {
+        if budget.is_some() && area.extent - self.at > SCAN_SPAN {
             return Ok(false);
         }
-        self.restore(area, policy.keep, budget)
-    }
-
-    fn restore(
-        &mut self,
-        area: &Area<'_>,
-        keep: usize,
-        budget: &mut Option<usize>,
-    ) -> io::Result<bool> {
         let mut buffer = Buffer::new();
-        while self.at < area.min {
-            let range = area.base as usize + self.at..area.base as usize + area.min;
+        while self.at < area.extent {
+            let range = area.base as usize + self.at..area.base as usize + area.extent;
             let batch = pagemap::scan(range, max_pages(*budget), &mut buffer)?;
-            for region in batch.regions {
-                let left = keep.saturating_sub(self.restored);
-                let kept = region.first(left - left % sys::page_size());
-                let whole = written(area, region) <= left;
-                let now = if whole { region } else { &kept };
-                if !spend(budget, written(area, now)) {
-                    return Ok(false);
-                }
-                self.restore_region(area, now);
-                if !whole {
-                    return self.drop_rest(area, budget);
-                }
+            if !self.treat(area, batch.regions, policy.keep, budget)? {
+                return Ok(false);
             }
-            self.at = batch.walked_to - area.base as usize;
+            self.at = self.at.max(batch.walked_to - area.base as usize);
         }
         Ok(true)
     }
 
-    fn restore_region(&mut self, area: &Area<'_>, region: &Region) {
+    /// Restores regions in place; where enough is kept, the rest of the area is dropped at once.
+    fn treat(
+        &mut self,
+        area: &Area<'_>,
+        regions: &[Region],
+        keep: usize,
+        budget: &mut Option<usize>,
+    ) -> io::Result<bool> {
+        for region in regions {
+            let room = keep.saturating_sub(self.restored);
+            let over = written(area, region) > room;
+            let kept = region.first(if over { room - room % sys::page_size() } else { usize::MAX });
+            if !spend(budget, written(area, &kept)) {
+                return Ok(false);
+            }
+            self.restore(area, &kept);
+            if over {
+                return self.drop_rest(area, budget);
+            }
+        }
+        Ok(true)
+    }
+
+    fn restore(&mut self, area: &Area<'_>, region: &Region) {
         let start = region.range().start - area.base as usize;
         let end = region.range().end - area.base as usize;
         let image = area.image.bytes();
         let split = image.len().clamp(start, end);
-        // SAFETY: the scan answers ranges within the accessible area, which nothing refers to;
-        // `split` lies between them, and the image has the bytes below it.
+        // SAFETY: the scan answers ranges within the area, which nothing refers to; the image has
+        // the bytes below `split`, and what is written is accessible: images and `len` end so.
         unsafe {
             if split > start {
                 let from = image.as_ptr().add(start);
                 std::ptr::copy_nonoverlapping(from, area.base.add(start), split - start);
             }
-            if end > split && !region.is_zero_page() {
-                std::ptr::write_bytes(area.base.add(split), 0, end - split);
+            let zeros = end.min(area.len);
+            if zeros > split && !region.is_zero_page() {
+                std::ptr::write_bytes(area.base.add(split), 0, zeros - split);
             }
         }
-        self.restored += written(area, region);
+        let written = written(area, region);
+        self.restored += written;
+        if written > 0 {
+            self.top = end;
+        }
         self.at = end;
     }
 
-    /// Drops every private page from here on; the file's pages and zeros are back.
+    /// Drops every private page from here on.
     fn drop_rest(&mut self, area: &Area<'_>, budget: &mut Option<usize>) -> io::Result<bool> {
-        if !spend(budget, area.min - self.at) {
+        if !spend(budget, area.extent - self.at) {
             return Ok(false);
         }
-        // SAFETY: the range is accessible, ours, and nothing refers to it.
-        unsafe { sys::discard(area.base.add(self.at), area.min - self.at)? };
-        self.at = area.min;
+        // SAFETY: the range lies within the area, which nothing refers to.
+        unsafe { sys::discard(area.base.add(self.at), area.extent - self.at)? };
+        self.at = area.extent;
         Ok(true)
     }
-}
-
-/// Takes grown memory away again.
-fn shrink(area: &mut Area<'_>, budget: &mut Option<usize>) -> io::Result<bool> {
-    if area.len <= area.min {
-        return Ok(true);
-    }
-    if !spend(budget, area.len - area.min) {
-        return Ok(false);
-    }
-    // SAFETY: the grown range is ours and nothing refers to it.
-    unsafe {
-        sys::discard(area.base.add(area.min), area.len - area.min)?;
-        sys::protect(area.base.add(area.min), area.len - area.min, false)?;
-    }
-    area.len = area.min;
-    Ok(true)
 }
 
 /// Bytes of a region that must be restored: the zero page is as good as new beyond the image.
@@ -169,9 +161,7 @@ pub(super) fn is_pristine(area: &Area<'_>) -> bool {
     // SAFETY: the area is accessible up to `len` and nothing writes to it.
     let memory = unsafe { std::slice::from_raw_parts(area.base, area.len) };
     let (head, tail) = memory.split_at(image.len());
-    area.len == area.min
-        && head == image
-        && tail.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
+    head == image && tail.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
 }
 
 #[cfg(test)]
@@ -179,22 +169,22 @@ mod tests {
     use super::{Area, is_pristine};
     use crate::memory::Image;
 
-    /// One wrong bit anywhere is a difference, and so is memory that is still grown.
+    /// One wrong bit anywhere is a difference.
     #[test]
     fn every_difference_is_seen() {
         let image = Image::from_bytes(&[5; 5000]).unwrap();
-        let mut memory = vec![0; 65536 + 4096];
+        let mut memory = vec![0; 65536];
         memory[..5000].fill(5);
-        let pristine = |memory: &mut [u8], len| {
-            is_pristine(&Area { base: memory.as_mut_ptr(), len, min: 65536, image: &image })
+        let pristine = |memory: &mut [u8]| {
+            let (base, len) = (memory.as_mut_ptr(), memory.len());
+            is_pristine(&Area { base, len, extent: len, image: &image })
         };
-        assert!(pristine(&mut memory, 65536));
-        assert!(!pristine(&mut memory, 65536 + 4096));
+        assert!(pristine(&mut memory));
         for at in [0, 1, 4095, 4999, 5000, image.len() - 1, image.len(), 12287, 12288, 65535] {
             memory[at] ^= 0x10;
-            assert!(!pristine(&mut memory, 65536), "{at}");
+            assert!(!pristine(&mut memory), "{at}");
             memory[at] ^= 0x10;
         }
-        assert!(pristine(&mut memory, 65536));
+        assert!(pristine(&mut memory));
     }
 }

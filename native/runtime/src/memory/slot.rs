@@ -1,5 +1,5 @@
 //! A slot: the address range that one linear memory lives in, with an image mapped at its start.
-//! Rule: an idle slot holds exactly its image, zeros up to the memory's minimum, and nothing more.
+//! Rule: an idle slot holds exactly its image and zeros, accessible up to the memory's minimum.
 
 use super::image::Image;
 use super::sys::{self, Reservation};
@@ -47,7 +47,7 @@ impl Arena {
     pub(super) fn slot(&self, number: u32) -> Slot {
         // SAFETY: the arena was sized for every number that the pool gives out.
         let base = unsafe { self.0.base().add(LEAD + number as usize * STRIDE) };
-        Slot { base, key: None, own: None }
+        Slot { base, key: None, extent: 0, own: None }
     }
 }
 
@@ -57,6 +57,8 @@ pub(super) struct Slot {
     base: *mut u8,
     /// What is mapped; `None` is nothing.
     key: Option<Key>,
+    /// Bytes that are accessible or have pages.
+    extent: usize,
     /// The range itself, when it is not part of an arena.
     own: Option<Reservation>,
 }
@@ -75,7 +77,7 @@ impl Slot {
             sys::no_huge_pages(range.base(), range.len());
             range.base().add(LEAD)
         };
-        Ok(Slot { base, key: None, own: Some(range) })
+        Ok(Slot { base, key: None, extent: 0, own: Some(range) })
     }
 
     pub(super) fn base(&self) -> *mut u8 {
@@ -97,12 +99,13 @@ impl Slot {
         if self.key == Some(Key::of(image, min)) {
             return Ok(());
         }
-        self.blank(0)?;
+        self.blank()?;
         let len = image.len();
         if min > MEMORY_RESERVATION as usize || len > min {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
         self.key = Some(Key::of(image, min));
+        self.extent = min;
         // SAFETY: the slot is ours, nothing refers to its bytes, and both ranges lie within it.
         unsafe {
             image.map_at(self.base)?;
@@ -111,21 +114,38 @@ impl Slot {
         }
     }
 
-    /// Takes everything out of the slot, up to the minimum or to `accessible`, whichever is more.
-    pub(super) fn blank(&mut self, accessible: usize) -> io::Result<()> {
-        let extent = self.key.map_or(0, |key| key.min).max(accessible);
+    /// Takes everything out of the slot.
+    pub(super) fn blank(&mut self) -> io::Result<()> {
         // SAFETY: the slot is ours and nothing refers to its bytes.
         unsafe {
-            sys::blank(self.base, extent)?;
-            sys::no_huge_pages(self.base, extent);
+            sys::blank(self.base, self.extent)?;
+            sys::no_huge_pages(self.base, self.extent);
         }
         self.key = None;
+        self.extent = 0;
         Ok(())
     }
 
     /// Makes the bytes from `from` up to `to` (both within the reservation) accessible.
     pub(super) fn grow(&mut self, from: usize, to: usize) -> io::Result<()> {
+        self.extent = self.extent.max(to);
         // SAFETY: the slot is ours; bytes beyond the memory's length were inaccessible.
         unsafe { sys::protect(self.base.add(from), to - from, true) }
+    }
+
+    /// Makes the bytes from `to` up to `from` inaccessible again.
+    pub(super) fn shrink(&mut self, from: usize, to: usize) -> io::Result<()> {
+        // SAFETY: the slot is ours and nothing refers to its bytes.
+        unsafe { sys::protect(self.base.add(to), from - to, false) }
+    }
+
+    /// Bytes that are accessible or have pages.
+    pub(super) fn extent(&self) -> usize {
+        self.extent
+    }
+
+    /// Notes that no byte from `top` on has a page.
+    pub(super) fn trim(&mut self, top: usize) {
+        self.extent = top;
     }
 }

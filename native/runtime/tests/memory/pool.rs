@@ -124,13 +124,6 @@ fn slots_stay_with_their_image() {
     assert_eq!((at(&a), at(&b), at(&c)), (slot2, slot3, slot1));
 }
 
-fn resident(at: usize, len: usize) -> usize {
-    let mut pages = vec![0u8; len / 4096];
-    let code = unsafe { libc::mincore(at as *mut _, len, pages.as_mut_ptr()) };
-    assert_eq!(code, 0);
-    pages.iter().filter(|page| **page & 1 != 0).count()
-}
-
 /// When a module goes, its bytes go from every idle slot, and from a live one when it is given back.
 #[test]
 fn a_freed_image_leaves_no_bytes() {

@@ -52,6 +52,14 @@ pub fn counts(pool: &Pool) -> (u64, u64, u64) {
     (used, warm, instances)
 }
 
+/// Pages of a range that are in memory.
+pub fn resident(at: usize, len: usize) -> usize {
+    let mut pages = vec![0u8; len / 4096];
+    let code = unsafe { libc::mincore(at as *mut _, len, pages.as_mut_ptr()) };
+    assert_eq!(code, 0);
+    pages.iter().filter(|page| **page & 1 != 0).count()
+}
+
 /// Asks the creator as a store does.
 pub fn request(min: usize, is64: bool) -> Result<Box<dyn LinearMemory>, String> {
     let pages = (min / WASM_PAGE) as u64;
