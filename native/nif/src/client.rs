@@ -68,6 +68,14 @@ impl Client for Inner {
         self.home.host_call(&call).send(self.host)
     }
 
+    fn asker(&self) -> u64 {
+        number(self.pid)
+    }
+
+    fn host(&self) -> u64 {
+        number(self.host)
+    }
+
     fn finish(&self, job: JobId, outcome: Outcome) {
         self.instance.forget(job);
         if self.reply == Reply::Instance && outcome.is_err() {
@@ -85,6 +93,11 @@ impl Client for Inner {
             end.deliver();
         }
     }
+}
+
+/// A number for a process, as good as its pid.
+pub fn number(pid: LocalPid) -> u64 {
+    pid.as_c_arg().pid as u64
 }
 
 /// What is left to do when a job ended; not on a scheduler.

@@ -1,7 +1,7 @@
 //! What a failed run means: one table from Wasmtime's trap codes to kinds, and one function from
 //! Wasmtime's errors to ours.
 
-use wasmtime::{Trap, WasmBacktrace};
+use wasmtime::{ThrownException, Trap, WasmBacktrace};
 
 use crate::error::{Class, Error, Frame, Kind};
 use crate::wasi;
@@ -73,6 +73,11 @@ pub fn from_wasmtime(error: &wasmtime::Error) -> Error {
     if let Some(status) = wasi::exit_status(error) {
         let message = format!("the guest exited with status {status}");
         return Error { status: Some(status), ..Error::new(Class::Exit, Kind::Exit, message) };
+    }
+    if error.is::<ThrownException>() {
+        let message = "an exception that the guest threw was not caught";
+        let error = Error { trace: trace(error), ..Error::new(Class::Trap, Kind::UncaughtException, message) };
+        return error;
     }
     match error.downcast_ref::<Trap>() {
         Some(trap) => {

@@ -100,7 +100,7 @@ fn enqueue(
                 Ok(())
             })
         }
-        Ok(Submitted::Queued) => Ok(()),
+        Ok(Submitted::Queued | Submitted::Nested) => Ok(()),
         Err(error) => {
             instance.forget(id);
             Err(error)

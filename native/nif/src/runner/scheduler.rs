@@ -15,7 +15,7 @@ use wasmtime_beam::error::Error;
 use wasmtime_beam::guest::{Client, HostCall, Job, JobId, Outcome, Request, Step, Submitted};
 use wasmtime_beam::ticker;
 
-use crate::client::{Home, Reply};
+use crate::client::{Home, Reply, number};
 use crate::resource::{Call, Instance};
 use crate::term::{error, value};
 use crate::{atoms, background};
@@ -28,6 +28,8 @@ pub struct Turn {
     monitor: OnceLock<Monitor>,
     /// Set once this call has its turn and its waker is the guest's.
     driving: AtomicBool,
+    /// The waker of the call around a nested one.
+    around: Mutex<Option<Waker>>,
 }
 
 /// What the guest wants of the process, until the process looks.
@@ -91,10 +93,19 @@ pub fn start<'a>(
         client,
         monitor: OnceLock::new(),
         driving: AtomicBool::new(false),
+        around: Mutex::new(None),
     };
     match instance.guest().submit(job, timeout) {
         Ok(Submitted::NeedsRunner) => turn.begin(env, true),
         Ok(Submitted::Queued) => turn.begin(env, false),
+        // A host that is this very process polls the call around this one, and so polls this one.
+        Ok(Submitted::Nested) => {
+            let polls = turn.client.host.is_none();
+            if polls {
+                turn.drive();
+            }
+            turn.begin(env, polls)
+        }
         Err(failure) => error::encode(env, &failure),
     }
 }
@@ -160,13 +171,19 @@ impl Turn {
         if self.driving.load(Ordering::Relaxed) {
             return true;
         }
-        let control = self.instance.guest().control();
-        let turn = control.has_turn(self.job);
+        let turn = self.instance.guest().control().has_turn(self.job);
         if turn {
-            control.set_waker(Waker::from(self.client.clone()));
-            self.driving.store(true, Ordering::Relaxed);
+            self.drive();
         }
         turn
+    }
+
+    /// From here on this call's process is the one to wake.
+    fn drive(&self) {
+        let control = self.instance.guest().control();
+        let around = control.set_waker(Waker::from(self.client.clone()));
+        *self.around.lock() = around;
+        self.driving.store(true, Ordering::Relaxed);
     }
 
     /// One poll. False when nothing more happens before a wake.
@@ -215,6 +232,9 @@ impl Turn {
 
     fn end(&self, env: Env<'_>) {
         self.instance.forget(self.job);
+        if let Some(around) = self.around.lock().take() {
+            self.instance.guest().control().set_waker(around);
+        }
         self.instance.guest().pass_on(self.job);
         if let Some(monitor) = self.monitor.get() {
             self.instance.demonitor(Some(env), monitor);
@@ -232,6 +252,14 @@ impl Client for Caller {
                 true
             }
         }
+    }
+
+    fn asker(&self) -> u64 {
+        number(self.pid)
+    }
+
+    fn host(&self) -> u64 {
+        number(self.host.unwrap_or(self.pid))
     }
 
     fn finish(&self, _: JobId, outcome: Outcome) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Waker;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::host_call::{HostCall, HostImport, Parked};
 use super::job::{Client, Job, JobId, Reason};
@@ -28,7 +28,8 @@ pub struct Control {
 #[derive(Default)]
 pub(super) struct State {
     queue: VecDeque<Job>,
-    pub(super) running: Option<Running>,
+    /// The job under way, and those that host functions of it asked for, innermost last.
+    pub(super) running: Vec<Running>,
     /// A runner has the guest, or is about to get it.
     attached: bool,
     /// The job whose client polls the guest, where clients take turns.
@@ -46,10 +47,42 @@ pub(super) struct State {
 }
 
 pub(super) struct Running {
-    pub(super) id: JobId,
-    pub(super) cancelled: Option<Reason>,
+    id: JobId,
+    client: Arc<dyn Client>,
+    cancelled: Option<Reason>,
     /// Watches the host calls of this job; armed by the first.
     host_deadline: Option<Armed>,
+}
+
+impl Running {
+    fn new(job: &Job) -> Self {
+        let client = job.client().clone();
+        Running { id: job.id, client, cancelled: None, host_deadline: None }
+    }
+}
+
+impl State {
+    /// True when the innermost job waits for its host.
+    fn is_parked(&self) -> bool {
+        let waits = self.parked.last().is_some_and(|parked| parked.answer.is_none());
+        waits && self.parked.len() == self.running.len()
+    }
+
+    /// True when the guest waits for the very host that asks.
+    fn is_served_by(&self, client: &Arc<dyn Client>) -> bool {
+        let serves = |running: &Running| running.client.host() == client.asker();
+        self.is_parked() && self.running.last().is_some_and(serves)
+    }
+
+    /// Takes out a job that did not begin.
+    fn remove(&mut self, job: JobId) -> Option<Job> {
+        let State { queue, parked, .. } = self;
+        let nested = parked.iter_mut().map(|parked| &mut parked.nested);
+        std::iter::once(queue).chain(nested).find_map(|jobs| {
+            let at = jobs.iter().position(|queued| queued.id == job)?;
+            jobs.remove(at)
+        })
+    }
 }
 
 /// What a runner does next.
@@ -66,14 +99,19 @@ pub enum Submitted {
     /// Nobody runs the guest: the caller must find a runner for it.
     NeedsRunner,
     Queued,
+    /// It runs inside the host call that its client serves.
+    Nested,
 }
+
+/// Calls from within host calls of one guest, at most: each holds a stack.
+const MAX_NESTED: usize = 64;
 
 impl Control {
     pub fn new(engine: wasmtime::Engine, host_timeout: Option<Duration>) -> Arc<Self> {
         Arc::new(Control { engine, host_timeout, stop: AtomicBool::new(false), state: Mutex::default() })
     }
 
-    pub(super) fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
@@ -83,6 +121,9 @@ impl Control {
         if state.doomed {
             return Err(destroyed());
         }
+        if state.is_served_by(job.client()) {
+            return self.nest(state, job);
+        }
         let id = job.id;
         state.queue.push_back(job);
         if state.attached {
@@ -91,6 +132,19 @@ impl Control {
         }
         (state.attached, state.turn) = (true, Some(id));
         Ok(Submitted::NeedsRunner)
+    }
+
+    /// Hands a job to the parked host call whose host asks for it.
+    fn nest(&self, mut state: MutexGuard<'_, State>, job: Job) -> Result<Submitted> {
+        if state.running.len() > MAX_NESTED {
+            let message = format!("more than {MAX_NESTED} calls inside host calls of each other");
+            return Err(Error::new(Class::Trap, Kind::StackOverflow, message));
+        }
+        if let Some(parked) = state.parked.last_mut() {
+            parked.nested.push_back(job);
+        }
+        wake(state);
+        Ok(Submitted::Nested)
     }
 
     /// No runner could be found: the queue is answered with `error`, and the next job asks for a
@@ -106,15 +160,14 @@ impl Control {
     /// Ends a job, running or queued, with `reason`. False when it is neither.
     pub fn cancel(self: &Arc<Self>, job: JobId, reason: Reason) -> bool {
         let mut state = self.state.lock();
-        if let Some(running) = state.running.as_mut().filter(|running| running.id == job) {
+        if let Some(running) = state.running.iter_mut().find(|running| running.id == job) {
             running.cancelled.get_or_insert(reason);
             self.hurry(state, job);
             return true;
         }
-        let Some(at) = state.queue.iter().position(|queued| queued.id == job) else { return false };
-        let removed = state.queue.remove(at);
+        let Some(removed) = state.remove(job) else { return false };
         drop(state);
-        removed.into_iter().for_each(|job| job.finish(Err(reason.error())));
+        removed.finish(Err(reason.error()));
         self.hand_on(job);
         true
     }
@@ -126,7 +179,7 @@ impl Control {
         if state.turn != Some(job) {
             return false;
         }
-        let next = state.queue.front().map(|next| (next.id, next.client.clone()));
+        let next = state.queue.front().map(|next| (next.id, next.client().clone()));
         state.turn = next.as_ref().map(|(id, _)| *id);
         if state.doomed {
             return true;
@@ -142,7 +195,7 @@ impl Control {
 
     /// True while `job` runs.
     pub fn is_running(&self, job: JobId) -> bool {
-        self.state.lock().running.as_ref().is_some_and(|running| running.id == job)
+        self.state.lock().running.iter().any(|running| running.id == job)
     }
 
     /// True while the client of `job` is the one that polls.
@@ -153,7 +206,7 @@ impl Control {
     /// Sees that somebody looks at the host calls of the running job when their time may be over.
     /// One watch serves all of a job's host calls: arming one for each would cost as much as they do.
     pub(super) fn watch_host(self: &Arc<Self>, state: &mut State) {
-        let (Some(limit), Some(running)) = (self.host_timeout, state.running.as_mut()) else {
+        let (Some(limit), Some(running)) = (self.host_timeout, state.running.last_mut()) else {
             return;
         };
         if running.host_deadline.is_none() {
@@ -166,27 +219,26 @@ impl Control {
     pub(crate) fn expire_host(self: &Arc<Self>, job: JobId) {
         let Some(limit) = self.host_timeout else { return };
         let mut state = self.state.lock();
-        let oldest = state.parked.last().map(|parked| parked.since.elapsed());
-        let Some(running) = state.running.as_mut().filter(|running| running.id == job) else {
-            return;
-        };
-        let left = oldest.map_or(limit, |waited| limit.saturating_sub(waited));
+        let Some(at) = state.running.iter().position(|running| running.id == job) else { return };
+        let waited = state.parked.get(at).map(|parked| parked.since.elapsed());
+        let left = waited.map_or(limit, |waited| limit.saturating_sub(waited));
         if left.is_zero() {
             drop(state);
             self.cancel(job, Reason::HostTimeout(limit));
         } else {
-            running.host_deadline = ticker::arm(left, self, job, Reason::HostTimeout(limit));
+            let reason = Reason::HostTimeout(limit);
+            state.running[at].host_deadline = ticker::arm(left, self, job, reason);
         }
     }
 
     /// Interrupts whatever runs. False when nothing does.
     pub fn interrupt(self: &Arc<Self>) -> bool {
-        let running = self.state.lock().running.as_ref().map(|running| running.id);
+        let running = self.state.lock().running.first().map(|running| running.id);
         running.is_some_and(|job| self.cancel(job, Reason::Interrupt))
     }
 
     /// Makes a running guest look at its flags: in wasm code by the epoch, in an await by its waker.
-    fn hurry(self: &Arc<Self>, state: parking_lot::MutexGuard<'_, State>, job: JobId) {
+    fn hurry(self: &Arc<Self>, state: MutexGuard<'_, State>, job: JobId) {
         self.stop.store(true, SeqCst);
         wake(state);
         self.engine.increment_epoch();
@@ -195,19 +247,20 @@ impl Control {
 
     /// Bumps the epoch if `job` still runs; false when it ended.
     pub(crate) fn bump(&self, job: JobId) -> bool {
-        let runs = self.state.lock().running.as_ref().is_some_and(|running| running.id == job);
+        let runs = self.is_running(job);
         if runs {
             self.engine.increment_epoch();
         }
         runs
     }
 
-    /// Why the running job must stop, if it must.
-    pub(super) fn cancelled(&self) -> Option<Reason> {
+    /// Why a running job must stop, if it must.
+    pub(super) fn cancelled(&self, job: JobId) -> Option<Reason> {
         if !self.stop.load(SeqCst) {
             return None;
         }
-        self.state.lock().running.as_ref().and_then(|running| running.cancelled)
+        let state = self.state.lock();
+        state.running.iter().find(|running| running.id == job)?.cancelled
     }
 
     /// Answers a parked host call; a late or unknown answer is dropped.
@@ -225,14 +278,16 @@ impl Control {
         state.parked.iter().find(|parked| parked.id == call).map(|parked| parked.import.clone())
     }
 
-    /// The newest host call that nobody was told of yet.
-    pub(super) fn take_host_call(&self) -> Option<HostCall> {
-        self.state.lock().parked.last_mut().and_then(|parked| parked.call.take())
+    /// The newest host call that nobody was told of yet, and who is to be told.
+    pub(super) fn take_host_call(&self) -> Option<(Arc<dyn Client>, HostCall)> {
+        let mut state = self.state.lock();
+        let call = state.parked.last_mut()?.call.take()?;
+        Some((state.running.last()?.client.clone(), call))
     }
 
-    /// Registers what to wake when something happens to the guest.
-    pub fn set_waker(&self, waker: Waker) {
-        self.state.lock().waker = Some(waker);
+    /// Registers what to wake when something happens to the guest; answers what was before.
+    pub fn set_waker(&self, waker: Waker) -> Option<Waker> {
+        self.state.lock().waker.replace(waker)
     }
 
     /// A runner enters; false when it must wait for a wake because an access is under way.
@@ -249,11 +304,9 @@ impl Control {
         if state.doomed {
             return Err(destroyed());
         }
-        let parked = state.parked.last().is_some_and(|parked| parked.answer.is_none());
-        let running = state.running.as_ref();
-        let cancelled = running.is_some_and(|running| running.cancelled.is_some());
+        let cancelled = state.running.iter().any(|running| running.cancelled.is_some());
         // A parked guest cannot go on without an answer: a poll of it under way ends at once.
-        if running.is_some() && (!parked || cancelled) {
+        if !state.running.is_empty() && (!state.is_parked() || cancelled) {
             return Err(Error::new(Class::Call, Kind::Busy, "the instance is running"));
         }
         state.accessing += 1;
@@ -269,8 +322,7 @@ impl Control {
         }
         match state.queue.pop_front() {
             Some(job) => {
-                let id = job.id;
-                state.running = Some(Running { id, cancelled: None, host_deadline: None });
+                state.running.push(Running::new(&job));
                 Next::Job(job)
             }
             None if state.doomed => Next::Wait,
@@ -284,9 +336,30 @@ impl Control {
     /// The running job ended: host calls of it that are still parked are forgotten.
     pub(super) fn ended(&self) {
         let mut state = self.state.lock();
+        state.running.clear();
+        let dropped = std::mem::take(&mut state.parked);
         self.stop.store(false, SeqCst);
-        state.running = None;
-        state.parked.clear();
+        drop(state);
+        drop(dropped);
+    }
+
+    /// The next job that the host of a parked call asked for; it counts as running from here on.
+    pub(super) fn next_nested(&self, call: u64) -> Option<Job> {
+        let mut state = self.state.lock();
+        let job = state.parked.iter_mut().find(|parked| parked.id == call)?.nested.pop_front()?;
+        state.running.push(Running::new(&job));
+        Some(job)
+    }
+
+    /// A nested job ended, or was dropped with the run around it.
+    pub(super) fn ended_nested(&self, job: JobId) {
+        let mut state = self.state.lock();
+        let gone = state.running.iter().position(|running| running.id == job);
+        let gone = gone.map(|at| state.running.split_off(at));
+        let stop = state.running.iter().any(|running| running.cancelled.is_some());
+        self.stop.store(stop, SeqCst);
+        drop(state);
+        drop(gone);
     }
 
     pub(super) fn is_doomed(&self) -> bool {
@@ -303,7 +376,7 @@ impl Control {
         if attached {
             state.mourners.extend(mourner);
         }
-        let running = state.running.as_mut().map(|running| {
+        let running = state.running.first_mut().map(|running| {
             running.cancelled.get_or_insert(Reason::Destroyed);
             running.id
         });
@@ -327,7 +400,7 @@ impl Control {
 }
 
 /// Wakes the runner after the lock is given back.
-fn wake(state: parking_lot::MutexGuard<'_, State>) {
+fn wake(state: MutexGuard<'_, State>) {
     let waker = state.waker.clone();
     drop(state);
     waker.into_iter().for_each(Waker::wake);

@@ -1,8 +1,14 @@
 //! One request is one arm of `execute`; everything here works on any context of the store.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
 use wasmtime::{AsContextMut, Func, Instance, StoreContextMut, Val};
 
-use super::job::{Outcome, Request};
+use super::control::Control;
+use super::host_call::visiting;
+use super::job::{JobId, Outcome, Request};
 use super::store::{Data, StoreCell};
 use crate::error::{Class, Error, Kind, Result};
 use crate::linker::Linked;
@@ -15,18 +21,41 @@ pub(super) async fn execute(cell: &mut StoreCell, linked: &Linked, request: Requ
     cell.store.set_epoch_deadline(1);
     match request {
         Request::Instantiate => instantiate(cell, linked).await,
+        request => perform(cell.store.as_context_mut(), request).await,
+    }
+}
+
+/// Runs a request that needs an instance: of an idle guest, or inside one of its host calls.
+pub(super) async fn perform(mut store: StoreContextMut<'_, Data>, request: Request) -> Outcome {
+    match request {
+        Request::Instantiate => Err(Error::internal("an instance is made once")),
         Request::Call { export, args, fuel } => {
             if let Some(fuel) = fuel {
-                set_fuel(cell, fuel)?;
+                set_fuel(&mut store, fuel)?;
             }
-            call(cell.store.as_context_mut(), &export, &args).await
+            call(store, &export, &args).await
         }
     }
 }
 
+/// The outcome of `work`, or the reason why `job` must stop: dropping the work unwinds the guest's
+/// stack, so that the store is as usable as after a trap.
+pub(super) async fn stoppable(
+    control: &Control,
+    job: JobId,
+    work: impl Future<Output = Outcome>,
+) -> Outcome {
+    let mut work = pin!(work);
+    poll_fn(|cx| match control.cancelled(job).filter(|_| !visiting()) {
+        Some(reason) => Poll::Ready(Err(reason.error())),
+        None => work.as_mut().poll(cx),
+    })
+    .await
+}
+
 async fn instantiate(cell: &mut StoreCell, linked: &Linked) -> Outcome {
     if cell.module.engine().options().fuel {
-        set_fuel(cell, u64::MAX)?;
+        set_fuel(&mut cell.store.as_context_mut(), u64::MAX)?;
     }
     let instance = linked.pre().instantiate_async(&mut cell.store).await;
     match instance {
@@ -56,8 +85,8 @@ fn limit_hit(cell: &mut StoreCell, error: Error) -> Error {
     }
 }
 
-fn set_fuel(cell: &mut StoreCell, fuel: u64) -> Result<()> {
-    cell.store.set_fuel(fuel).map_err(|_| {
+fn set_fuel(store: &mut StoreContextMut<'_, Data>, fuel: u64) -> Result<()> {
+    store.set_fuel(fuel).map_err(|_| {
         Error::option(Class::Call, "fuel", "the module was not compiled with the option fuel")
     })
 }

@@ -2,6 +2,7 @@
 //! While it waits, other threads may enter the store through it.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::time::Instant;
 use wasmtime::{Caller, StoreContextMut, Val};
 
 use super::control::{Control, next_id};
+use super::execute::{perform, stoppable};
+use super::job::{Job, JobId, Request};
 use super::store::Data;
 use crate::error::{Class, Error, Kind};
 use crate::value::{Signature, Value, from_val};
@@ -39,6 +42,8 @@ pub(super) struct Parked {
     pub(super) answer: Option<Result<Vec<Value>, Error>>,
     pub(super) import: Arc<HostImport>,
     pub(super) since: Instant,
+    /// Jobs that the host asks for meanwhile; they run inside this call.
+    pub(super) nested: VecDeque<Job>,
 }
 
 /// What another thread does with the store of a parked guest.
@@ -83,6 +88,7 @@ pub(crate) async fn call(
     let Some(args) = args else { return Err(references(&import).into()) };
     let waiting = Waiting::begin(&control, import.clone(), args);
     let answer = waiting.answer(&mut caller).await?;
+    drop(waiting);
     // The host's time is not the guest's slice.
     wasmtime::AsContextMut::as_context_mut(&mut caller).set_epoch_deadline(1);
     check(&import, &answer)?;
@@ -102,36 +108,76 @@ impl<'a> Waiting<'a> {
     fn begin(control: &'a Arc<Control>, import: Arc<HostImport>, args: Vec<Value>) -> Self {
         let id = next_id();
         let call = Some(HostCall { id, import: import.clone(), args });
+        let (since, nested) = (Instant::now(), VecDeque::new());
         let mut state = control.state();
-        state.parked.push(Parked { id, call, answer: None, import, since: Instant::now() });
+        state.parked.push(Parked { id, call, answer: None, import, since, nested });
         control.watch_host(&mut state);
         drop(state);
         Waiting { control, id }
     }
 
-    fn take_answer(&self) -> Option<Result<Vec<Value>, Error>> {
-        let mut state = self.control.state();
-        state.parked.iter_mut().find(|parked| parked.id == self.id)?.answer.take()
+    /// Waits for the answer; runs what the host asks for meanwhile.
+    async fn answer(&self, caller: &mut Caller<'_, Data>) -> Result<Vec<Value>, Error> {
+        loop {
+            match (Arrival { waiting: self, caller }).await {
+                Event::Answer(answer) => return answer,
+                Event::Nested(job) => nested(self.control, caller, job).await,
+            }
+        }
     }
 
-    async fn answer(&self, caller: &mut Caller<'_, Data>) -> Result<Vec<Value>, Error> {
-        Answer { waiting: self, caller }.await
+    /// The answer, which ends the wait, or a job to run before.
+    fn take(&self) -> Option<Event> {
+        let mut state = self.control.state();
+        let at = state.parked.iter().position(|parked| parked.id == self.id)?;
+        if state.parked[at].answer.is_some() {
+            // From here on the guest runs: nobody may take it for a parked one.
+            return state.parked.remove(at).answer.map(Event::Answer);
+        }
+        drop(state);
+        self.control.next_nested(self.id).map(Event::Nested)
     }
+}
+
+/// What ends a wait.
+enum Event {
+    Answer(Result<Vec<Value>, Error>),
+    Nested(Job),
+}
+
+/// Runs a job inside the host call that asked for it.
+async fn nested(control: &Arc<Control>, caller: &mut Caller<'_, Data>, mut job: Job) {
+    struct Ended<'a>(&'a Control, JobId);
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.ended_nested(self.1);
+        }
+    }
+    let ended = Ended(control, job.id);
+    let request = std::mem::replace(&mut job.request, Request::Instantiate);
+    let work = perform(wasmtime::AsContextMut::as_context_mut(caller), request);
+    let outcome = stoppable(control, job.id, work).await;
+    drop(ended);
+    job.finish(outcome);
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.control.state().parked.retain(|parked| parked.id != self.id);
+        let mut state = self.control.state();
+        let at = state.parked.iter().position(|parked| parked.id == self.id);
+        let gone = at.map(|at| state.parked.remove(at));
+        drop(state);
+        drop(gone);
     }
 }
 
-struct Answer<'a, 'c> {
+struct Arrival<'a, 'c> {
     waiting: &'a Waiting<'a>,
     caller: &'a mut Caller<'c, Data>,
 }
 
-impl Future for Answer<'_, '_> {
-    type Output = Result<Vec<Value>, Error>;
+impl Future for Arrival<'_, '_> {
+    type Output = Event;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -141,10 +187,7 @@ impl Future for Answer<'_, '_> {
             return Poll::Pending;
         }
         // The control's waker is the runner's: the context's may be a visitor's.
-        match this.waiting.take_answer() {
-            Some(answer) => Poll::Ready(answer),
-            None => Poll::Pending,
-        }
+        this.waiting.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 

@@ -20,6 +20,12 @@ pub type Outcome = Result<Vec<Value>>;
 pub trait Client: Send + Sync {
     /// A host call to serve; false when nobody is there any more.
     fn host_call(&self, call: HostCall) -> bool;
+    /// A number for who asks.
+    fn asker(&self) -> u64;
+    /// A number for who serves the host calls: a request of that asker runs inside the call.
+    fn host(&self) -> u64 {
+        self.asker()
+    }
     /// The job ended. Called once.
     fn finish(&self, job: JobId, outcome: Outcome);
     /// It is this client's turn to poll. A client whose guest has a runner of its own ignores it.
@@ -38,15 +44,20 @@ pub enum Request {
 pub struct Job {
     pub(crate) id: JobId,
     pub(crate) request: Request,
-    pub(crate) client: Arc<dyn Client>,
+    client: Arc<dyn Client>,
     pub(crate) deadline: Option<Armed>,
+    finished: bool,
     _live: Live,
 }
 
 impl Job {
     pub fn new(request: Request, client: Arc<dyn Client>) -> Self {
         let _live = Live::new(Object::Job);
-        Job { id: next_id(), request, client, deadline: None, _live }
+        Job { id: next_id(), request, client, deadline: None, finished: false, _live }
+    }
+
+    pub(crate) fn client(&self) -> &Arc<dyn Client> {
+        &self.client
     }
 
     pub fn id(&self) -> JobId {
@@ -54,8 +65,18 @@ impl Job {
     }
 
     /// Ends the job.
-    pub fn finish(self, outcome: Outcome) {
+    pub fn finish(mut self, outcome: Outcome) {
+        self.finished = true;
         self.client.finish(self.id, outcome);
+    }
+}
+
+impl Drop for Job {
+    /// A job that is dropped went with the run around it: whoever waits must not wait for ever.
+    fn drop(&mut self) {
+        if !self.finished {
+            self.client.finish(self.id, Err(Reason::Interrupt.error()));
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! The guest itself: who holds the store, and how a run is moved on.
 
 use std::any::Any;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use wasmtime::AsContextMut;
 
 use super::control::{Control, Next, Submitted, destroyed};
-use super::execute::execute;
-use super::host_call::{HostCall, visit, visiting};
+use super::execute::{execute, stoppable};
+use super::host_call::{HostCall, visit};
 use super::job::{Client, Job, JobId, Outcome, Reason, Request};
 use super::store::StoreCell;
 use super::view::View;
@@ -194,7 +194,7 @@ impl Guest {
         let Body::Idle(mut cell) = std::mem::replace(body, Body::Gone) else { return };
         let lease = cell.lease.take();
         let request = std::mem::replace(&mut job.request, Request::Instantiate);
-        let future = run(cell, self.linked.clone(), self.control.clone(), request);
+        let future = run(cell, self.linked.clone(), self.control.clone(), job.id, request);
         *body = Body::Running(Run { job, lease, future: Box::pin(future) });
     }
 
@@ -202,7 +202,7 @@ impl Guest {
         let Body::Running(run) = body else { return Step::Gone };
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_run(run, cx)));
         let (next, outcome) = match polled {
-            Ok(Poll::Pending) => return waiting(&self.control, run),
+            Ok(Poll::Pending) => return waiting(&self.control),
             Ok(Poll::Ready((cell, outcome))) => (Body::Idle(cell), outcome),
             Err(panic) => (Body::Gone, Err(panicked(panic.as_ref()))),
         };
@@ -217,8 +217,13 @@ impl Guest {
     fn poll_run(&self, run: &mut Run, cx: &mut Context<'_>) -> Poll<(Box<StoreCell>, Outcome)> {
         let Some(lease) = run.lease.take() else { return run.future.as_mut().poll(cx) };
         let (polled, permit) = lease.offer(|| run.future.as_mut().poll(cx));
+        let unclaimed = permit.unclaimed();
         *self.permit.lock() = Some(permit);
-        polled
+        match polled {
+            Poll::Ready((cell, Ok(_))) if unclaimed > 0 => Poll::Ready((cell, Err(unmapped()))),
+            Poll::Pending if unclaimed > 0 => panic!("an instance came about without its images"),
+            polled => polled,
+        }
     }
 
     /// Takes a doomed guest down when its runner is not at it: a client that has its turn may be
@@ -287,33 +292,27 @@ impl Client for Nobody {
         false
     }
 
+    fn asker(&self) -> u64 {
+        0
+    }
+
     fn finish(&self, _: JobId, _: Outcome) {}
 }
 
-/// One job from its start to its end. Dropping the request's future unwinds the guest's stack, so
-/// that a cancelled run gives its store back.
+/// One job from its start to its end. The store comes back whatever happens to the request.
 async fn run(
     mut cell: Box<StoreCell>,
     linked: Arc<Linked>,
     control: Arc<Control>,
+    job: JobId,
     request: Request,
 ) -> (Box<StoreCell>, Outcome) {
-    let outcome = {
-        let mut work = pin!(execute(&mut cell, &linked, request));
-        poll_fn(|cx| match control.cancelled().filter(|_| !visiting()) {
-            Some(reason) => Poll::Ready(Err(reason.error())),
-            None => work.as_mut().poll(cx),
-        })
-        .await
-    };
+    let outcome = stoppable(&control, job, execute(&mut cell, &linked, request)).await;
     (cell, outcome)
 }
 
-fn waiting(control: &Control, run: &Run) -> Step {
-    match control.take_host_call() {
-        Some(call) => Step::Host(run.job.client.clone(), call),
-        None => Step::Wait,
-    }
+fn waiting(control: &Control) -> Step {
+    control.take_host_call().map_or(Step::Wait, |(client, call)| Step::Host(client, call))
 }
 
 fn visit_run<R>(run: &mut Run, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {
@@ -327,6 +326,11 @@ fn visit_run<R>(run: &mut Run, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<
         let _ = run.future.as_mut().poll(&mut cx);
     });
     answer.unwrap_or_else(|| Err(Error::internal("a parked guest did not let a visitor in")))
+}
+
+/// An instance whose memories came from elsewhere lacks its initial content.
+fn unmapped() -> Error {
+    Error::internal("the instance did not take the memories that were made for it")
 }
 
 /// The job of an ended run. A future that panicked may panic once more while it is dropped.

@@ -49,7 +49,7 @@ fn an_idle_guest_goes_at_once() {
 #[test]
 fn a_parked_guest_goes_with_its_queue() {
     let (guest, client, mourner) = (guest(WAT), Recorder::new(), Recorder::new());
-    submit(&guest, &client, call("ask", &[]));
+    submit(&guest, &Recorder::new(), call("ask", &[]));
     host_call(&guest);
     submit(&guest, &client, call("one", &[]));
     assert!(!finish(guest.destroy(Some(mourner.clone()))));

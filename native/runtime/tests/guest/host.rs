@@ -99,3 +99,66 @@ fn an_answered_guest_is_busy() {
     assert!(done(&guest).is_ok());
     assert!(guest.access(|mut view| view.size(None)).is_ok());
 }
+
+/// A host may call the instance that asks it: the call runs at once, inside the parked one, and
+/// may ask the host again.
+#[test]
+fn a_host_may_call_the_instance_that_asks() {
+    let (guest, client) = (guest(WAT), Recorder::new());
+    submit(&guest, &client, call("ask", &[Value::I32(0)]));
+    let mut asked = vec![host_call(&guest)];
+    for depth in 1..=3 {
+        submit(&guest, &client, call("ask", &[Value::I32(depth)]));
+        let inner = host_call(&guest);
+        assert_eq!(inner.args, [Value::I32(depth)]);
+        guest.access(|mut view| view.write(None, 0, b"deep")).unwrap();
+        asked.push(inner);
+    }
+    while asked.len() > 1 {
+        let inner = asked.pop().unwrap();
+        guest.control().reply(inner.id, Ok(vec![Value::I64(asked.len() as i64)]));
+        assert!(matches!(poll(&guest), Step::Wait));
+        assert_eq!(client.outcome(), Ok(vec![Value::I64(asked.len() as i64)]));
+    }
+    guest.control().reply(asked[0].id, Ok(vec![Value::I64(7)]));
+    assert_eq!(done(&guest), Ok(vec![Value::I64(7)]));
+}
+
+/// A trap, or a deadline, of a nested call ends that call only.
+#[test]
+fn a_nested_call_fails_alone() {
+    let (guest, client) = (guest(WAT), Recorder::new());
+    submit(&guest, &client, call("ask", &[Value::I32(0)]));
+    let outer = host_call(&guest);
+    submit(&guest, &client, call("ask", &[Value::I32(1)]));
+    let inner = host_call(&guest);
+    guest.control().reply(inner.id, Err(Error::new(Class::Host, Kind::HostError, "no")));
+    assert!(matches!(poll(&guest), Step::Wait));
+    assert_eq!(client.outcome().unwrap_err().kind, Kind::HostError);
+    let timeout = Some(std::time::Duration::from_millis(2));
+    crate::support::submit_within(&guest, &client, call("ask", &[Value::I32(1)]), timeout);
+    host_call(&guest);
+    while client.outcomes() == 0 {
+        poll(&guest);
+    }
+    assert_eq!(client.outcome().unwrap_err().kind, Kind::Timeout);
+    guest.control().reply(outer.id, Ok(vec![Value::I64(7)]));
+    assert_eq!(done(&guest), Ok(vec![Value::I64(7)]));
+}
+
+/// An interrupt ends the outermost call with everything inside, and everybody is answered.
+#[test]
+fn an_interrupt_ends_nested_calls_too() {
+    let (guest, client) = (guest(WAT), Recorder::new());
+    submit(&guest, &client, call("ask", &[Value::I32(0)]));
+    host_call(&guest);
+    submit(&guest, &client, call("ask", &[Value::I32(1)]));
+    host_call(&guest);
+    assert!(guest.control().interrupt());
+    assert_eq!(done(&guest).unwrap_err().kind, Kind::Interrupt);
+    assert_eq!(client.outcome().unwrap_err().kind, Kind::Interrupt);
+    submit(&guest, &client, call("ask", &[Value::I32(2)]));
+    let asked = host_call(&guest);
+    guest.control().reply(asked.id, Ok(vec![Value::I64(2)]));
+    assert!(done(&guest).is_ok());
+}

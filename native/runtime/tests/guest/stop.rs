@@ -67,7 +67,7 @@ fn a_deadline_ends_a_host_call() {
 #[test]
 fn a_deadline_ends_a_queued_job() {
     let (guest, client) = (guest(WAT), Recorder::new());
-    submit(&guest, &client, call("ask", &[]));
+    submit(&guest, &Recorder::new(), call("ask", &[]));
     host_call(&guest);
     submit_within(&guest, &client, call("one", &[]), Some(Duration::from_millis(2)));
     assert_eq!(client.outcome().unwrap_err().kind, Kind::Timeout);

@@ -90,6 +90,10 @@ impl Client for Recorder {
         true
     }
 
+    fn asker(&self) -> u64 {
+        std::ptr::from_ref(self) as u64
+    }
+
     fn finish(&self, job: JobId, outcome: Outcome) {
         self.state.lock().unwrap().outcomes.push((job, outcome));
         self.changed.notify_all();
