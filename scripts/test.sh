@@ -44,6 +44,9 @@ count() {
     skipped=$((skipped + $3))
 }
 
+# Keeps rebar3 from colouring what is kept in logs.
+export TERM=dumb
+
 scripts/setup.sh
 CARGO_TARGET_DIR=$(target_dir)
 export CARGO_TARGET_DIR
@@ -58,8 +61,8 @@ if [ -z "${PY_REACTOR_DIR:-}" ]; then
     fi
 fi
 
-run cargo test --locked --release --workspace
-count "$(sum 'test result: [a-z]+\. [0-9]+ passed')" \
+run cargo test --locked --release --workspace --no-fail-fast
+count "$(sum 'test result: [A-Za-z]+\. [0-9]+ passed')" \
       "$(sum '[0-9]+ failed; ')" "$(sum '[0-9]+ ignored; ')"
 
 run rebar3 eunit

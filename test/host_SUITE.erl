@@ -5,7 +5,13 @@
 -include_lib("wasmtime/include/wasmtime.hrl").
 -import(wasmtime_test, [inst/2, one/1]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
@@ -188,22 +194,22 @@ t_start_section(_) ->
     ?assertEqual({ok, <<99>>}, wasmtime:read_memory(Inst, 0, 1)),
     ok = wasmtime:destroy(Inst),
     ?assertMatch(?WASMTIME_ERROR(host, host_error),
-                 wasmtime:instantiate(wasmtime_test:mod(start_host),
+                 wasmtime_test:instantiate(wasmtime_test:mod(start_host),
                                       #{{"env", "one"} => fun(_, _) -> error(no) end})).
 
 %% A missing import is named; one too many does no harm; one of the wrong kind is refused.
 t_linking(_) ->
     Mod = wasmtime_test:mod(host),
     {error, #{class := link, kind := unknown_import, message := Message}} =
-        wasmtime:instantiate(Mod, #{{"env", "swap"} => fun(_, _) -> {ok, []} end}),
+        wasmtime_test:instantiate(Mod, #{{"env", "swap"} => fun(_, _) -> {ok, []} end}),
     ?assertMatch({_, _}, binary:match(Message, <<"one">>)),
-    ?assertMatch(?WASMTIME_ERROR(link, unknown_import), wasmtime:instantiate(Mod)),
+    ?assertMatch(?WASMTIME_ERROR(link, unknown_import), wasmtime_test:instantiate(Mod)),
     Extra = one(fun(_, [X]) -> {ok, [X]} end),
     Inst = inst(Mod, Extra#{{"other", "thing"} => fun(_, _) -> {ok, []} end}),
     ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"one">>, [1])),
     ok = wasmtime:destroy(Inst),
     [?assertMatch({K, ?WASMTIME_ERROR(link, _)},
-                  {K, wasmtime:instantiate(wasmtime_test:mod(list_to_atom("import_" ++ K)),
+                  {K, wasmtime_test:instantiate(wasmtime_test:mod(list_to_atom("import_" ++ K)),
                                            #{{"env", K} => fun(_, _) -> {ok, []} end})})
      || K <- ["memory", "table", "global"]].
 

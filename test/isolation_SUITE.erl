@@ -4,7 +4,13 @@
 -compile([export_all, nowarn_export_all]).
 -include_lib("stdlib/include/assert.hrl").
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
@@ -23,7 +29,7 @@ end_per_suite(_) -> ok.
 prepare(Reactor, Config) ->
     {ok, Wasm} = file:read_file(filename:join(Reactor, "reactor.wasm")),
     Root = request(Config, "init", "def main(context): pass"),
-    {ok, Snapshot} = wasmtime:preinit(Wasm, options(Reactor, Root, Root),
+    {ok, Snapshot} = wasmtime_test:preinit(Wasm, options(Reactor, Root, Root),
                                       ["_initialize", "init"]),
     {ok, Mod} = wasmtime:compile(Snapshot),
     {ok, Artifact} = wasmtime:serialize(Mod),
@@ -78,7 +84,7 @@ tenant(Config, Mod, Python, Look) ->
     Root = request(Config, "tenant", Python),
     Tmp = filename:join(Root, "tmp"),
     ok = filelib:ensure_dir(filename:join(Tmp, "x")),
-    {ok, Inst} = wasmtime:instantiate(Mod, options(proplists:get_value(reactor, Config), Root, Tmp)),
+    {ok, Inst} = wasmtime_test:instantiate(Mod, options(proplists:get_value(reactor, Config), Root, Tmp)),
     try
         ?assertEqual({ok, [0]}, wasmtime:call(Inst, <<"handle">>, [], #{timeout => 60_000})),
         Answer = erase(answer),
@@ -96,7 +102,7 @@ memory(Inst) ->
 %% The memory that a tenant starts with.
 first_memory(Config, Mod) ->
     Root = request(Config, "first", ""),
-    {ok, Inst} = wasmtime:instantiate(Mod, options(proplists:get_value(reactor, Config), Root, Root)),
+    {ok, Inst} = wasmtime_test:instantiate(Mod, options(proplists:get_value(reactor, Config), Root, Root)),
     try memory(Inst) after wasmtime:destroy(Inst) end.
 
 %% ---- cases ----------------------------------------------------------------------------------
@@ -199,7 +205,7 @@ t_failures(Config) ->
         ?assert(First =:= first_memory(Config, Mod)),
         Root = request(Config, "endless", "def main(context):\n    while True: pass\n"),
         Reactor = proplists:get_value(reactor, Config),
-        {ok, Inst} = wasmtime:instantiate(Mod, options(Reactor, Root, Root)),
+        {ok, Inst} = wasmtime_test:instantiate(Mod, options(Reactor, Root, Root)),
         ?assertMatch({error, #{class := trap, kind := timeout}},
                      wasmtime:call(Inst, <<"handle">>, [], #{timeout => 200})),
         ok = wasmtime:destroy(Inst),

@@ -4,7 +4,13 @@
 -include_lib("stdlib/include/assert.hrl").
 -import(wasmtime_test, [mod/2, inst/2, in_process/1, settled/0, resources/0]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
@@ -58,7 +64,7 @@ t_pools(_) ->
 
 t_preinit(_) ->
     counted(fun() ->
-        [wasmtime:preinit(wasmtime_test:source(preinit), #{}, Init)
+        [wasmtime_test:preinit(wasmtime_test:source(preinit), #{}, Init)
          || _ <- lists:seq(1, wasmtime_test:rounds(5, 20, 200)),
             Init <- [[], ["trap"], ["_initialize"], fun(_) -> error(x) end]]
     end).
@@ -120,10 +126,10 @@ ended(kill, Inst) -> receive never -> Inst end;
 ended(exit, Inst) -> put(kept, Inst).
 
 state(start_trap, #{start_trap := Mod}) ->
-    {error, _} = wasmtime:instantiate(Mod),
+    {error, _} = wasmtime_test:instantiate(Mod),
     none;
 state(start_host_error, #{start_host := Mod}) ->
-    {error, _} = wasmtime:instantiate(Mod, #{{"env", "one"} => fun(_, _) -> error(x) end}),
+    {error, _} = wasmtime_test:instantiate(Mod, #{{"env", "one"} => fun(_, _) -> error(x) end}),
     none;
 state(sleeping, #{wasi := Mod}) ->
     Inst = inst(Mod, #{wasi => #{}}),
@@ -147,7 +153,4 @@ state(queued, _, Call) -> [running(fun() -> Call(<<"spin">>, #{}) end) || _ <- [
 %% A linked caller dies with the process that made the instance; it holds the instance until then.
 running(Call) ->
     Pid = spawn_link(Call),
-    wasmtime_test:wait_until(fun() ->
-        {current_function, At} = process_info(Pid, current_function),
-        lists:member(At, [{wasmtime_call, loop, 2}, {timer, sleep, 1}])
-    end).
+    wasmtime_test:calling(Pid).

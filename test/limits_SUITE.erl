@@ -5,14 +5,20 @@
 -include_lib("wasmtime/include/wasmtime.hrl").
 -import(wasmtime_test, [mod/1, mod/2, inst/2]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
 -define(PAGE, 65536).
 
 instantiate(Mod, Opts) ->
-    case wasmtime:instantiate(Mod, Opts) of
+    case wasmtime_test:instantiate(Mod, Opts) of
         {ok, Inst} -> wasmtime:destroy(Inst);
         Error -> Error
     end.

@@ -5,7 +5,13 @@
 -include_lib("wasmtime/include/wasmtime.hrl").
 -import(wasmtime_test, [inst/1, inst/2, inst/3]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 

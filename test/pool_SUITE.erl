@@ -6,7 +6,13 @@
 -include_lib("wasmtime/include/wasmtime.hrl").
 -import(wasmtime_test, [inst/2, with_pool/3]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
@@ -33,7 +39,7 @@ t_exhaustion(_) ->
     with_pool(memory, #{instances => 3}, fun(Mod) ->
         [First | _] = All = [inst(Mod, #{}) || _ <- lists:seq(1, 3)],
         ?assertMatch(#{total := 3, used := 3}, wasmtime:pool_info(Mod)),
-        ?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime:instantiate(Mod)),
+        ?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime_test:instantiate(Mod)),
         ok = wasmtime:destroy(First),
         Again = inst(Mod, #{}),
         is_pristine(Again),
@@ -44,12 +50,12 @@ t_exhaustion(_) ->
 t_caps(_) ->
     with_pool(memory, #{instances => 4, memories => 2}, fun(Mod) ->
         All = [inst(Mod, #{}) || _ <- [1, 2]],
-        ?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime:instantiate(Mod)),
+        ?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime_test:instantiate(Mod)),
         [ok = wasmtime:destroy(Inst) || Inst <- All]
     end),
     with_pool(tables, #{instances => 4, tables => 3}, fun(Mod) ->
         Inst = inst(Mod, #{}),
-        ?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime:instantiate(Mod)),
+        ?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime_test:instantiate(Mod)),
         ok = wasmtime:destroy(Inst)
     end).
 
@@ -57,7 +63,7 @@ t_caps(_) ->
 t_failed_start(_) ->
     with_pool({wat, "(module (memory 1) (func $f unreachable) (start $f))"}, #{instances => 2},
               fun(Mod) ->
-                  [?assertMatch(?WASMTIME_TRAP(unreachable), wasmtime:instantiate(Mod))
+                  [?assertMatch(?WASMTIME_TRAP(unreachable), wasmtime_test:instantiate(Mod))
                    || _ <- lists:seq(1, 20)]
               end).
 
@@ -67,7 +73,7 @@ t_too_large(_) ->
     Pool = fun(Pages) -> wasmtime_test:pool(#{max_memory => Pages * ?PAGE}) end,
     ?assertMatch({error, #{class := Class}} when Class =:= compile; Class =:= limit; Class =:= pool,
                  case wasmtime:compile(Text, Pool(2)) of
-                     {ok, Mod} -> wasmtime:instantiate(Mod);
+                     {ok, Mod} -> wasmtime_test:instantiate(Mod);
                      Error -> Error
                  end),
     {ok, Fits} = wasmtime:compile(Text, Pool(3)),

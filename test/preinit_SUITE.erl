@@ -5,13 +5,19 @@
 -include_lib("wasmtime/include/wasmtime.hrl").
 -import(wasmtime_test, [source/1, inst/2, mod/2]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
 preinit(Name, Init) -> preinit(Name, #{}, Init).
 
-preinit(Name, Opts, Init) -> wasmtime:preinit(source(Name), Opts, Init).
+preinit(Name, Opts, Init) -> wasmtime_test:preinit(source(Name), Opts, Init).
 
 %% An instance of the snapshot.
 started(Snapshot) -> inst(mod(Snapshot, #{}), #{}).
@@ -78,7 +84,7 @@ t_segments_kept(_) ->
 %% A snapshot of a snapshot.
 t_twice(_) ->
     {ok, First} = preinit(preinit, [{"store", [8, 1]}]),
-    {ok, Second} = wasmtime:preinit(First, #{}, [{"store", [12, 2]}]),
+    {ok, Second} = wasmtime_test:preinit(First, #{}, [{"store", [12, 2]}]),
     Inst = started(Second),
     ?assertEqual({ok, <<1:32/little, 2:32/little>>}, wasmtime:read_memory(Inst, 8, 8)).
 
@@ -168,7 +174,7 @@ t_bad_init(_) ->
 
 %% Host functions, WASI and compile options of the init.
 t_options(_) ->
-    Inst = wasmtime:preinit(source(start_host), #{{"env", "one"} => fun(_, [5]) -> {ok, [99]} end,
+    Inst = wasmtime_test:preinit(source(start_host), #{{"env", "one"} => fun(_, [5]) -> {ok, [99]} end,
                                                   compile => #{opt_level => none}}, []),
     {ok, Wasm} = Inst,
     Started = inst(mod(Wasm, #{}), #{{"env", "one"} => fun(_, _) -> error(not_again) end}),
@@ -208,6 +214,6 @@ t_refused(_) ->
     ?assertMatch(?WASMTIME_ERROR(preinit, unsupported_type),
                  preinit(traps_gc, #{compile => #{proposals => #{gc => true,
                                                                 function_references => true}}}, [])),
-    [?assertMatch(?WASMTIME_ERROR(preinit, malformed), wasmtime:preinit(Bin, #{}, []))
+    [?assertMatch(?WASMTIME_ERROR(preinit, malformed), wasmtime_test:preinit(Bin, #{}, []))
      || Bin <- [<<>>, <<"text">>, <<0, "asm", 1, 0, 0, 0, 99>>]],
-    ?assertError(badarg, wasmtime:preinit(atom, #{}, [])).
+    ?assertError(badarg, wasmtime_test:preinit(atom, #{}, [])).

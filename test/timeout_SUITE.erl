@@ -5,7 +5,13 @@
 -include_lib("wasmtime/include/wasmtime.hrl").
 -import(wasmtime_test, [inst/1, inst/2, caller/1, wait_until/1]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
@@ -153,9 +159,9 @@ t_dead_caller(_) ->
 t_dead_caller_in_queue(_) ->
     Inst = inst(loop, ticking(fun(_, []) -> receive go -> {ok, []} end end)),
     {First, _} = caller(fun() -> wasmtime:call(Inst, <<"tick_once">>, []) end),
-    wait_until(fun() -> process_info(First, status) =:= {status, waiting} end),
+    wasmtime_test:calling(First),
     {Dead, Monitor} = caller(fun() -> wasmtime:call(Inst, <<"spin">>, []) end),
-    wait_until(fun() -> process_info(Dead, status) =:= {status, waiting} end),
+    wasmtime_test:calling(Dead),
     exit(Dead, kill),
     receive {'DOWN', Monitor, _, _, killed} -> ok end,
     First ! go,
@@ -222,8 +228,8 @@ t_many_loops(_) ->
 %% A start section that never ends does when its process dies; the schedulers stay free.
 t_endless_start(_) ->
     Mod = wasmtime_test:mod({wat, "(module (func $f (loop $l (br $l))) (start $f))"}, #{}),
-    {Pid, Monitor} = caller(fun() -> wasmtime:instantiate(Mod) end),
-    wait_until(fun() -> process_info(Pid, status) =:= {status, waiting} end),
+    {Pid, Monitor} = caller(fun() -> wasmtime_test:instantiate(Mod) end),
+    wasmtime_test:calling(Pid),
     exit(Pid, kill),
     receive {'DOWN', Monitor, _, _, killed} -> ok end,
     wait_until(fun() -> maps:get(threads_running, wasmtime_nif:live()) =:= 0 end).

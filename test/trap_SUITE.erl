@@ -5,7 +5,13 @@
 -include_lib("wasmtime/include/wasmtime.hrl").
 -import(wasmtime_test, [inst/1, inst/3]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
@@ -53,15 +59,15 @@ t_trace(_) ->
 
 %% A trap in the start section refuses the instance.
 t_start(_) ->
-    ?assertMatch(?WASMTIME_TRAP(unreachable), wasmtime:instantiate(wasmtime_test:mod(start_trap))),
+    ?assertMatch(?WASMTIME_TRAP(unreachable), wasmtime_test:instantiate(wasmtime_test:mod(start_trap))),
     ?assertEqual([], wasmtime_test:mailbox()).
 
 %% A segment that does not fit does as well, also where segments become an image.
 t_segment(_) ->
     ?assertMatch(?WASMTIME_TRAP(memory_out_of_bounds),
-                 wasmtime:instantiate(wasmtime_test:mod(segment_trap))),
+                 wasmtime_test:instantiate(wasmtime_test:mod(segment_trap))),
     wasmtime_test:with_pool(segment_trap, #{}, fun(Mod) ->
-        ?assertMatch(?WASMTIME_TRAP(memory_out_of_bounds), wasmtime:instantiate(Mod))
+        ?assertMatch(?WASMTIME_TRAP(memory_out_of_bounds), wasmtime_test:instantiate(Mod))
     end).
 
 %% A start section that works runs once, before instantiate returns.

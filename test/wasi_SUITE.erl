@@ -6,7 +6,13 @@
 -include_lib("wasmtime/include/wasmtime.hrl").
 -import(wasmtime_test, [mod/1, temp/2, write/3]).
 
-all() -> wasmtime_test:cases(?MODULE).
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
 
 suite() -> wasmtime_test:suite().
 
@@ -67,7 +73,7 @@ call(Inst, Name, Fd, Path, Rest) ->
 
 %% Without `wasi' its functions are not there.
 t_not_linked(_) ->
-    ?assertMatch(?WASMTIME_ERROR(link, unknown_import), wasmtime:instantiate(mod(import_wasi))).
+    ?assertMatch(?WASMTIME_ERROR(link, unknown_import), wasmtime_test:instantiate(mod(import_wasi))).
 
 %% An import of the user's takes the place of WASI's.
 t_overridden(_) ->
@@ -167,7 +173,7 @@ t_output_to_file(Config) ->
 t_no_file(Config) ->
     Path = filename:join([temp(Config, "nofile"), "missing", "out.txt"]),
     [?assertMatch({Key, {error, #{class := instantiate, kind := badarg, key := Key}}},
-                  {Key, wasmtime:instantiate(mod(wasi), #{wasi => #{Key => Value}})})
+                  {Key, wasmtime_test:instantiate(mod(wasi), #{wasi => #{Key => Value}})})
      || {Key, Value} <- [{stdout, {file, Path}}, {stderr, {file, Path}}, {stdin, {file, Path}},
                          {dirs, [{"/", Path, read}]}]].
 

@@ -52,7 +52,7 @@ table() ->
      {fun instance/1, instantiate, wasi, [#{}], [[], true, undefined]},
      {fun instance/1, instantiate, host_timeout, [0, 1, 16#FFFFFFFF, infinity],
       [-1, 16#100000000, unlimited, 1.0]},
-     {fun instance/1, instantiate, runner, [thread], [scheduler, threads, 1]},
+     {fun instance/1, instantiate, runner, [thread, scheduler], [threads, 1]},
      {fun instance/1, instantiate, host, [], [self()]},
      {fun instance/1, instantiate, stream, [], [self()]},
      {fun instance/1, instantiate, inbox_limit, [], [1]},

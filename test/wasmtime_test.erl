@@ -2,16 +2,35 @@
 %% Rule: nothing here asserts a behaviour of its own; it fails only when the set-up fails.
 -module(wasmtime_test).
 
--export([cases/1, suite/0, root/0, rounds/3]).
+-export([cases/1, both/0, both/1, use/1, instantiate/1, instantiate/2, preinit/3, suite/0, root/0, rounds/3]).
 -export([source/1, wasm/1, mod/1, mod/2, inst/1, inst/2, inst/3, one/1]).
 -export([with_inst/3, with_pool/3, with_pool/4, pool/1]).
--export([caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0]).
+-export([calling/1, caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0]).
 -export([temp/2, write/3]).
 
 %% The exported functions of a suite that are cases.
 cases(Suite) ->
     lists:sort([Name || {Name, 1} <- Suite:module_info(exports),
                         lists:prefix("t_", atom_to_list(Name))]).
+
+%% A suite whose cases run under each runner: its all/0, its groups/0, and what a group begins with.
+both() -> [{group, thread}, {group, scheduler}].
+
+both(Suite) -> [{Runner, [], cases(Suite)} || {group, Runner} <- both()].
+
+use(Runner) -> persistent_term:put(?MODULE, Runner).
+
+%% As wasmtime's functions, with the runner of the group.
+instantiate(Mod) -> instantiate(Mod, #{}).
+
+instantiate(Mod, Opts) -> wasmtime:instantiate(Mod, with_runner(Opts)).
+
+preinit(Wasm, Opts, Init) -> wasmtime:preinit(Wasm, with_runner(Opts), Init).
+
+with_runner(Opts) when is_map(Opts) ->
+    maps:merge(#{runner => persistent_term:get(?MODULE, thread)}, Opts);
+with_runner(Opts) ->
+    Opts.
 
 %% A case that hangs is a failure, soon.
 suite() ->
@@ -62,7 +81,7 @@ inst(Name) -> inst(Name, #{}).
 
 inst(Source, Opts) when not is_reference(Source) -> inst(Source, Opts, #{});
 inst(Mod, Opts) ->
-    {ok, Inst} = wasmtime:instantiate(Mod, Opts),
+    {ok, Inst} = instantiate(Mod, Opts),
     Inst.
 
 inst(Name, Opts, CompileOpts) -> inst(mod(Name, CompileOpts), Opts).
@@ -111,6 +130,15 @@ in_process(Fun) ->
         {'DOWN', Monitor, process, Pid, Reason} ->
             error({died, Reason})
     end.
+
+%% Waits until the process is inside a call, or in a host function that sleeps.
+calling(Pid) ->
+    Inside = [{wasmtime_call, loop, 2}, {wasmtime_call, drive, 4}, {wasmtime_nif, call_poll, 1},
+              {timer, sleep, 1}],
+    wait_until(fun() ->
+        {current_function, At} = process_info(Pid, current_function),
+        lists:member(At, Inside)
+    end).
 
 wait_until(Fun) -> wait_until(Fun, 10_000).
 

@@ -97,7 +97,8 @@ impl Client for Inner {
 
 /// A number for a process, as good as its pid.
 pub fn number(pid: LocalPid) -> u64 {
-    pid.as_c_arg().pid as u64
+    // SAFETY: the struct is one word, in C as in Rust, and any word is a number.
+    unsafe { std::mem::transmute::<rustler::sys::ErlNifPid, usize>(*pid.as_c_arg()) as u64 }
 }
 
 /// What is left to do when a job ended; not on a scheduler.
