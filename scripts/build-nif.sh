@@ -26,7 +26,10 @@ cargo build --locked --release -p wasmtime_nif
 built="$CARGO_TARGET_DIR/release/libwasmtime_nif.so"
 [ -e "$built" ] || built="$CARGO_TARGET_DIR/release/libwasmtime_nif.dylib"
 mkdir -p priv
-if ! cmp -s "$built" "$library"; then
-    cp "$built" "$library.new.$$"
+# Debug information is ten times the code; it stays with cargo's copy.
+strip --strip-debug -o "$library.new.$$" "$built" 2>/dev/null || cp "$built" "$library.new.$$"
+if cmp -s "$library.new.$$" "$library"; then
+    rm -f "$library.new.$$"
+else
     mv -f "$library.new.$$" "$library"
 fi

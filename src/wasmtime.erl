@@ -53,12 +53,6 @@
                            non_neg_integer()}.
 
 -define(NO_CALL_OPTIONS, #{timeout => infinity, fuel => undefined}).
-%% Reads and writes of more bytes than this go to a dirty scheduler: copying them takes longer than
-%% the way there.
--define(DIRTY_BYTES, 262144).
-%% No memory reaches this far; what lies beyond need not be told apart.
--define(BEYOND, 16#FFFFFFFFFFFFFFFF).
-
 %% ---- modules --------------------------------------------------------------------------------
 
 %% @equiv compile(Source, #{})
@@ -292,67 +286,30 @@ destroy(_) -> error(badarg).
 %% the guest runs, `destroyed', `badarg').
 -spec read_memory(instance(), non_neg_integer(), non_neg_integer()) ->
           {ok, binary()} | {error, error()}.
-read_memory(Inst, Offset, Length) -> read(Inst, {ok, undefined}, Offset, Length).
+read_memory(Inst, Offset, Length) -> wasmtime_memory:read(Inst, {ok, undefined}, Offset, Length).
 
 %% @doc Reads from the memory of that name.
 -spec read_memory(instance(), iodata(), non_neg_integer(), non_neg_integer()) ->
           {ok, binary()} | {error, error()}.
-read_memory(Inst, Name, Offset, Length) -> read(Inst, wasmtime_text:name(Name), Offset, Length).
-
-read(#wasmtime_instance{ref = Ref}, {ok, Name}, Offset, Length)
-  when is_integer(Offset), Offset >= 0, is_integer(Length), Length >= 0 ->
-    Far = min(Offset, ?BEYOND),
-    case Length > ?DIRTY_BYTES of
-        true -> wasmtime_nif:memory_read_dirty(Ref, Name, Far, min(Length, ?BEYOND));
-        false -> wasmtime_nif:memory_read(Ref, Name, Far, Length)
-    end;
-read(#wasmtime_instance{}, Name, _, _) ->
-    bad_memory(Name, "offset and length must be integers of 0 or more");
-read(_, _, _, _) ->
-    error(badarg).
+read_memory(Inst, Name, Offset, Length) -> wasmtime_memory:read(Inst, wasmtime_text:name(Name), Offset, Length).
 
 %% @doc Writes to the memory that {@link read_memory/3} reads.
 -spec write_memory(instance(), non_neg_integer(), iodata()) -> ok | {error, error()}.
-write_memory(Inst, Offset, Data) -> write(Inst, {ok, undefined}, Offset, Data).
+write_memory(Inst, Offset, Data) -> wasmtime_memory:write(Inst, {ok, undefined}, Offset, Data).
 
 %% @doc Writes to the memory of that name.
 -spec write_memory(instance(), iodata(), non_neg_integer(), iodata()) -> ok | {error, error()}.
-write_memory(Inst, Name, Offset, Data) -> write(Inst, wasmtime_text:name(Name), Offset, Data).
-
-write(#wasmtime_instance{ref = Ref}, {ok, Name}, Offset, Data)
-  when is_integer(Offset), Offset >= 0, is_binary(Data) ->
-    Far = min(Offset, ?BEYOND),
-    case byte_size(Data) > ?DIRTY_BYTES of
-        true -> wasmtime_nif:memory_write_dirty(Ref, Name, Far, Data);
-        false -> wasmtime_nif:memory_write(Ref, Name, Far, Data)
-    end;
-write(#wasmtime_instance{} = Inst, Name, Offset, Data) when is_list(Data) ->
-    try iolist_to_binary(Data) of
-        Bin -> write(Inst, Name, Offset, Bin)
-    catch
-        error:badarg -> bad_memory(Name, "the data must be iodata")
-    end;
-write(#wasmtime_instance{}, Name, _, _) ->
-    bad_memory(Name, "the offset must be an integer of 0 or more, the data iodata");
-write(_, _, _, _) ->
-    error(badarg).
+write_memory(Inst, Name, Offset, Data) -> wasmtime_memory:write(Inst, wasmtime_text:name(Name), Offset, Data).
 
 %% @doc The size of the memory that {@link read_memory/3} reads.
 -spec memory_size(instance()) ->
           {ok, {Pages :: non_neg_integer(), Bytes :: non_neg_integer()}} | {error, error()}.
-memory_size(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:memory_size(Ref, undefined);
-memory_size(_) -> error(badarg).
+memory_size(Inst) -> wasmtime_memory:size(Inst, {ok, undefined}).
 
 %% @doc The size of the memory of that name.
 -spec memory_size(instance(), iodata()) ->
           {ok, {Pages :: non_neg_integer(), Bytes :: non_neg_integer()}} | {error, error()}.
-memory_size(#wasmtime_instance{ref = Ref}, Name) ->
-    case wasmtime_text:name(Name) of
-        {ok, Bin} -> wasmtime_nif:memory_size(Ref, Bin);
-        error -> bad_memory(error, "")
-    end;
-memory_size(_, _) ->
-    error(badarg).
+memory_size(Inst, Name) -> wasmtime_memory:size(Inst, wasmtime_text:name(Name)).
 
 %% @doc Takes what the guest wrote to `capture'd streams since the last time: standard output,
 %% standard error, and the bytes of each that were dropped beyond `output_limit'.
@@ -397,9 +354,6 @@ default_or_fuel(Load) ->
         Result ->
             Result
     end.
-
-bad_memory(error, _) -> badarg(memory, "the name must be iodata without NUL");
-bad_memory({ok, _}, Text) -> badarg(memory, Text).
 
 badarg(Class, Text) ->
     {error, wasmtime_error:badarg(Class, list_to_binary(Text))}.

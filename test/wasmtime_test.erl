@@ -133,11 +133,11 @@ in_process(Fun) ->
 
 %% Waits until the process is inside a call, or in a host function that sleeps.
 calling(Pid) ->
-    Inside = [{wasmtime_call, loop, 2}, {wasmtime_call, drive, 4}, {wasmtime_nif, call_poll, 1},
-              {timer, sleep, 1}],
+    Inside = [{wasmtime_call, drive, 4}, {wasmtime_nif, call_poll, 1}],
     wait_until(fun() ->
-        {current_function, At} = process_info(Pid, current_function),
-        lists:member(At, Inside)
+        [{status, Status}, {current_function, At}] =
+            process_info(Pid, [status, current_function]),
+        Status =:= waiting orelse lists:member(At, Inside)
     end).
 
 wait_until(Fun) -> wait_until(Fun, 10_000).

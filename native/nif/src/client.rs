@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rustler::env::SavedTerm;
 use rustler::thread::is_scheduler_thread;
 use rustler::{Encoder, Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term};
-use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome, Request};
+use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome};
 
 use crate::resource::Instance;
 use crate::term::{error, value};
@@ -34,8 +34,6 @@ struct Inner {
 pub enum Reply {
     /// `{ok, Values}`.
     Values,
-    /// `{ok, []}`; an instance that could not be made is destroyed.
-    Instance,
     /// `ok`.
     Ok,
 }
@@ -78,9 +76,6 @@ impl Client for Inner {
 
     fn finish(&self, job: JobId, outcome: Outcome) {
         self.instance.forget(job);
-        if self.reply == Reply::Instance && outcome.is_err() {
-            self.instance.guest().destroy(None);
-        }
         let end = End {
             pid: self.pid,
             message: self.home.result(job, self.reply, outcome),
@@ -119,18 +114,10 @@ impl End {
 }
 
 impl Reply {
-    /// What a request answers when it succeeds.
-    pub fn to(request: &Request) -> Self {
-        match request {
-            Request::Instantiate => Reply::Instance,
-            Request::Call { .. } => Reply::Values,
-        }
-    }
-
     pub fn encode<'a>(self, env: Env<'a>, outcome: Outcome) -> Term<'a> {
         match (outcome, self) {
             (Ok(_), Reply::Ok) => atoms::ok().encode(env),
-            (Ok(values), Reply::Values | Reply::Instance) => value::ok_list(env, &values),
+            (Ok(values), Reply::Values) => value::ok_list(env, &values),
             (Err(failure), _) => error::encode(env, &failure),
         }
     }

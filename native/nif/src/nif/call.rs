@@ -86,8 +86,7 @@ fn enqueue(
 ) -> Result<()> {
     let (pid, guest) = (env.pid(), instance.guest());
     let host = instance.host(pid);
-    let reply = Reply::to(&request);
-    let requester = Requester::new(reference, pid, host, instance.clone(), reply);
+    let requester = Requester::new(reference, pid, host, instance.clone(), Reply::Values);
     let job = Job::new(request, requester.as_client());
     let id = job.id();
     instance.remember(pid, id);

@@ -86,9 +86,9 @@ fn module_kind(_module: ResourceArc<resource::Module>) -> Atom {
 fn pool_info<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Term<'a> {
     let info = module.get().engine().pool().info();
     let pairs = [
-        (atoms::total(), info.total as u64),
-        (atoms::used(), info.used as u64),
-        (atoms::warm(), info.warm as u64),
+        (atoms::total(), info.total),
+        (atoms::used(), info.used),
+        (atoms::warm(), info.warm),
         (atoms::resets(), info.resets),
         (atoms::bytes_restored(), info.bytes_restored),
         (atoms::verify_failures(), info.verify_failures),

@@ -39,7 +39,6 @@ struct Caller {
     host: Option<LocalPid>,
     home: Home,
     instance: ResourceArc<Instance>,
-    reply: Reply,
     news: Mutex<News>,
     state: AtomicU8,
 }
@@ -76,13 +75,11 @@ pub fn start<'a>(
 ) -> Term<'a> {
     let pid = env.pid();
     let host = Some(instance.host(pid)).filter(|host| *host != pid);
-    let reply = Reply::to(&request);
     let client = Arc::new(Caller {
         pid,
         host,
         home: Home::new(reference),
         instance: instance.clone(),
-        reply,
         news: Mutex::default(),
         state: AtomicU8::new(AWAKE),
     });
@@ -221,7 +218,7 @@ impl Turn {
         if let Some(outcome) = news.outcome.take() {
             drop(news);
             self.end(env);
-            let result = self.client.reply.encode(env, outcome);
+            let result = Reply::Values.encode(env, outcome);
             return Some(Polled::Over((atoms::result(), result).encode(env)));
         }
         let call = news.host_call.take()?;
@@ -263,9 +260,6 @@ impl Client for Caller {
     }
 
     fn finish(&self, _: JobId, outcome: Outcome) {
-        if self.reply == Reply::Instance && outcome.is_err() {
-            self.instance.guest().destroy(None);
-        }
         let mut news = self.news.lock();
         (news.outcome, news.host_call) = (Some(outcome), None);
         drop(news);

@@ -27,7 +27,10 @@ pub fn compile(map: Term<'_>) -> NifResult<CompileOptions> {
     })
 }
 
-const LEVELS: &[(fn() -> Atom, OptLevel)] = &[
+/// Atoms are made at run time, so that a table holds their makers.
+type Level = (fn() -> Atom, OptLevel);
+
+const LEVELS: &[Level] = &[
     (atoms::none, OptLevel::None),
     (atoms::speed, OptLevel::Speed),
     (atoms::speed_and_size, OptLevel::SpeedAndSize),

@@ -1,7 +1,6 @@
 //! The part of a guest that any thread may touch while it runs: the queue, cancellation, the parked
 //! host calls, and who may enter the store. It holds no store and no future.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -10,10 +9,11 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::host_call::{HostCall, HostImport, Parked};
+use super::host_call::{HostCall, HostImport};
 use super::job::{Client, Job, JobId, Reason};
+use super::state::{Running, State, wake};
 use crate::error::{Class, Error, Kind, Result};
-use crate::ticker::{self, Armed};
+use crate::ticker;
 use crate::value::Value;
 
 /// Shared by a guest's handle, its store's data, its runner and the ticker.
@@ -23,66 +23,6 @@ pub struct Control {
     /// Set while the running job is cancelled: every poll looks at it, without the lock.
     stop: AtomicBool,
     state: Mutex<State>,
-}
-
-#[derive(Default)]
-pub(super) struct State {
-    queue: VecDeque<Job>,
-    /// The job under way, and those that host functions of it asked for, innermost last.
-    pub(super) running: Vec<Running>,
-    /// A runner has the guest, or is about to get it.
-    attached: bool,
-    /// The job whose client polls the guest, where clients take turns.
-    turn: Option<JobId>,
-    /// A runner was sent away because of an access, and is owed a wake.
-    refused: bool,
-    /// Threads that read or write the store between two polls.
-    accessing: usize,
-    /// No job starts any more, and the store goes as soon as nobody is inside.
-    doomed: bool,
-    /// Told when the store is gone.
-    mourners: Vec<Arc<dyn Client>>,
-    waker: Option<Waker>,
-    pub(super) parked: Vec<Parked>,
-}
-
-pub(super) struct Running {
-    id: JobId,
-    client: Arc<dyn Client>,
-    cancelled: Option<Reason>,
-    /// Watches the host calls of this job; armed by the first.
-    host_deadline: Option<Armed>,
-}
-
-impl Running {
-    fn new(job: &Job) -> Self {
-        let client = job.client().clone();
-        Running { id: job.id, client, cancelled: None, host_deadline: None }
-    }
-}
-
-impl State {
-    /// True when the innermost job waits for its host.
-    fn is_parked(&self) -> bool {
-        let waits = self.parked.last().is_some_and(|parked| parked.answer.is_none());
-        waits && self.parked.len() == self.running.len()
-    }
-
-    /// True when the guest waits for the very host that asks.
-    fn is_served_by(&self, client: &Arc<dyn Client>) -> bool {
-        let serves = |running: &Running| running.client.host() == client.asker();
-        self.is_parked() && self.running.last().is_some_and(serves)
-    }
-
-    /// Takes out a job that did not begin.
-    fn remove(&mut self, job: JobId) -> Option<Job> {
-        let State { queue, parked, .. } = self;
-        let nested = parked.iter_mut().map(|parked| &mut parked.nested);
-        std::iter::once(queue).chain(nested).find_map(|jobs| {
-            let at = jobs.iter().position(|queued| queued.id == job)?;
-            jobs.remove(at)
-        })
-    }
 }
 
 /// What a runner does next.
@@ -115,12 +55,21 @@ impl Control {
         self.state.lock()
     }
 
-    /// Adds a job at the end of the queue.
-    pub fn submit(&self, job: Job) -> Result<Submitted> {
+    /// Adds a job at the end of the queue; `timeout` runs from this moment on. A refused job is the
+    /// caller's to answer.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        mut job: Job,
+        timeout: Option<Duration>,
+    ) -> Result<Submitted> {
         let mut state = self.state.lock();
         if state.doomed {
+            job.forget();
             return Err(destroyed());
         }
+        // Under the lock: a deadline that fires at once must find the job.
+        job.deadline =
+            timeout.and_then(|after| ticker::arm(after, self, job.id, Reason::Timeout(after)));
         if state.is_served_by(job.client()) {
             return self.nest(state, job);
         }
@@ -135,8 +84,9 @@ impl Control {
     }
 
     /// Hands a job to the parked host call whose host asks for it.
-    fn nest(&self, mut state: MutexGuard<'_, State>, job: Job) -> Result<Submitted> {
+    fn nest(&self, mut state: MutexGuard<'_, State>, mut job: Job) -> Result<Submitted> {
         if state.running.len() > MAX_NESTED {
+            job.forget();
             let message = format!("more than {MAX_NESTED} calls inside host calls of each other");
             return Err(Error::new(Class::Trap, Kind::StackOverflow, message));
         }
@@ -397,13 +347,6 @@ impl Control {
         };
         mourners.into_iter().for_each(|client| client.finish(0, Ok(Vec::new())));
     }
-}
-
-/// Wakes the runner after the lock is given back.
-fn wake(state: MutexGuard<'_, State>) {
-    let waker = state.waker.clone();
-    drop(state);
-    waker.into_iter().for_each(Waker::wake);
 }
 
 pub(super) fn destroyed() -> Error {

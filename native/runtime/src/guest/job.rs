@@ -71,6 +71,13 @@ impl Job {
     }
 }
 
+impl Job {
+    /// Its client learns of the refusal otherwise.
+    pub(super) fn forget(&mut self) {
+        self.finished = true;
+    }
+}
+
 impl Drop for Job {
     /// A job that is dropped went with the run around it: whoever waits must not wait for ever.
     fn drop(&mut self) {

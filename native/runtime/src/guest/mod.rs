@@ -12,6 +12,7 @@ mod execute;
 mod host_call;
 mod job;
 mod poll;
+mod state;
 mod store;
 mod view;
 

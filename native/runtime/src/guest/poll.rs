@@ -24,7 +24,6 @@ use crate::memory::{Lease, Pending, Permit, deferring};
 use crate::module::Module;
 use crate::options::InstanceOptions;
 use crate::template::Template;
-use crate::ticker;
 use crate::wasi::Captured;
 
 /// A live instance, or what is left of one. Everything about it is safe from any thread.
@@ -143,9 +142,6 @@ impl Guest {
                 }
             }
         };
-        if outcome.is_err() {
-            self.control.doom(None);
-        }
         // The last poll detaches this thread, or takes the store down.
         self.poll(&mut cx);
         outcome.map(drop)
@@ -155,11 +151,8 @@ impl Guest {
     ///
     /// # Errors
     /// `destroyed`.
-    pub fn submit(&self, mut job: Job, timeout: Option<Duration>) -> Result<Submitted> {
-        job.deadline = timeout.and_then(|after| {
-            ticker::arm(after, &self.control, job.id, Reason::Timeout(after))
-        });
-        self.control.submit(job)
+    pub fn submit(&self, job: Job, timeout: Option<Duration>) -> Result<Submitted> {
+        self.control.submit(job, timeout)
     }
 
     /// Moves the guest on until it waits or a job ended. Called by its runner only.
@@ -203,7 +196,8 @@ impl Guest {
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_run(run, cx)));
         let (next, outcome) = match polled {
             Ok(Poll::Pending) => return waiting(&self.control),
-            Ok(Poll::Ready((cell, outcome))) => (Body::Idle(cell), outcome),
+            Ok(Poll::Ready((cell, outcome))) if cell.is_made() => (Body::Idle(cell), outcome),
+            Ok(Poll::Ready((cell, outcome))) => (self.unmade(cell), outcome),
             Err(panic) => (Body::Gone, Err(panicked(panic.as_ref()))),
         };
         let old = std::mem::replace(body, next);
@@ -212,6 +206,14 @@ impl Guest {
             Body::Running(run) => Step::Done(bury(run), outcome),
             Body::Idle(_) | Body::Gone => Step::Gone,
         }
+    }
+
+    /// Without an instance nothing can follow: the store is gone before anybody is told.
+    fn unmade(&self, cell: Box<StoreCell>) -> Body {
+        drop(cell);
+        self.permit.lock().take();
+        self.control.doom(None);
+        Body::Gone
     }
 
     fn poll_run(&self, run: &mut Run, cx: &mut Context<'_>) -> Poll<(Box<StoreCell>, Outcome)> {

@@ -49,6 +49,13 @@ impl StoreCell {
     }
 }
 
+impl StoreCell {
+    /// True once the instance is there.
+    pub(super) fn is_made(&self) -> bool {
+        self.store.data().instance.is_some()
+    }
+}
+
 /// Enforces the limits of one instance and remembers which was hit.
 pub struct Limiter {
     limits: Limits,

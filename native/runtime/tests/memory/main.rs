@@ -3,6 +3,7 @@
 mod artifact;
 mod extract;
 mod guests;
+mod observe;
 mod pool;
 mod reset;
 mod support;

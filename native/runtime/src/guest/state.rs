@@ -1,0 +1,78 @@
+//! What `Control` keeps behind its lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use parking_lot::MutexGuard;
+
+use super::host_call::Parked;
+use super::job::{Client, Job, JobId, Reason};
+use crate::ticker::Armed;
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) queue: VecDeque<Job>,
+    /// The job under way, and those that host functions of it asked for, innermost last.
+    pub(super) running: Vec<Running>,
+    /// A runner has the guest, or is about to get it.
+    pub(super) attached: bool,
+    /// The job whose client polls the guest, where clients take turns.
+    pub(super) turn: Option<JobId>,
+    /// A runner was sent away because of an access, and is owed a wake.
+    pub(super) refused: bool,
+    /// Threads that read or write the store between two polls.
+    pub(super) accessing: usize,
+    /// No job starts any more, and the store goes as soon as nobody is inside.
+    pub(super) doomed: bool,
+    /// Told when the store is gone.
+    pub(super) mourners: Vec<Arc<dyn Client>>,
+    pub(super) waker: Option<Waker>,
+    pub(super) parked: Vec<Parked>,
+}
+
+pub(super) struct Running {
+    pub(super) id: JobId,
+    pub(super) client: Arc<dyn Client>,
+    pub(super) cancelled: Option<Reason>,
+    /// Watches the host calls of this job; armed by the first.
+    pub(super) host_deadline: Option<Armed>,
+}
+
+impl Running {
+    pub(super) fn new(job: &Job) -> Self {
+        let client = job.client().clone();
+        Running { id: job.id, client, cancelled: None, host_deadline: None }
+    }
+}
+
+impl State {
+    /// True when the innermost job waits for its host.
+    pub(super) fn is_parked(&self) -> bool {
+        let waits = self.parked.last().is_some_and(|parked| parked.answer.is_none());
+        waits && self.parked.len() == self.running.len()
+    }
+
+    /// True when the guest waits for the very host that asks.
+    pub(super) fn is_served_by(&self, client: &Arc<dyn Client>) -> bool {
+        let serves = |running: &Running| running.client.host() == client.asker();
+        self.is_parked() && self.running.last().is_some_and(serves)
+    }
+
+    /// Takes out a job that did not begin.
+    pub(super) fn remove(&mut self, job: JobId) -> Option<Job> {
+        let State { queue, parked, .. } = self;
+        let nested = parked.iter_mut().map(|parked| &mut parked.nested);
+        std::iter::once(queue).chain(nested).find_map(|jobs| {
+            let at = jobs.iter().position(|queued| queued.id == job)?;
+            jobs.remove(at)
+        })
+    }
+}
+
+/// Wakes the runner after the lock is given back.
+pub(super) fn wake(state: MutexGuard<'_, State>) {
+    let waker = state.waker.clone();
+    drop(state);
+    waker.into_iter().for_each(Waker::wake);
+}
