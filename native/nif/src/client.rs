@@ -143,7 +143,8 @@ impl Home {
     pub fn host_call(&self, call: &HostCall) -> Message {
         Message::build(|env| {
             let name = (call.import.module.as_str(), call.import.name.as_str());
-            let args: Vec<Term<'_>> = call.args.iter().map(|arg| value::encode(env, *arg)).collect();
+            let args: Vec<Term<'_>> =
+                call.args.iter().map(|arg| value::encode(env, *arg)).collect();
             (atoms::wasmtime_host_call(), self.reference(env), call.id, name, args).encode(env)
         })
     }

@@ -44,7 +44,6 @@ impl Drop for Module {
 /// A live instance.
 pub struct Instance {
     guest: Option<Arc<Guest>>,
-    runner: Runner,
     /// Serves host calls, when it is not the calling process.
     host: Option<LocalPid>,
     /// Jobs under way and who asked for them.
@@ -54,16 +53,12 @@ pub struct Instance {
 }
 
 impl Instance {
-    pub fn new(guest: Arc<Guest>, runner: Runner, host: Option<LocalPid>) -> Self {
-        Instance { guest: Some(guest), runner, host, jobs: Mutex::default(), pending: Mutex::default() }
+    pub fn new(guest: Arc<Guest>, host: Option<LocalPid>) -> Self {
+        Instance { guest: Some(guest), host, jobs: Mutex::default(), pending: Mutex::default() }
     }
 
     pub fn guest(&self) -> &Arc<Guest> {
         self.guest.as_ref().expect("only drop takes the guest out")
-    }
-
-    pub fn runner(&self) -> Runner {
-        self.runner
     }
 
     /// Who serves the host calls of a request by `caller`.
@@ -99,7 +94,7 @@ impl Resource for Instance {
             jobs.iter().filter(|(owner, _)| *owner == pid).map(|(_, job)| *job).collect()
         };
         for job in jobs {
-            match self.runner {
+            match self.guest().runner() {
                 Runner::Thread => drop(self.guest().control().cancel(job, Reason::Interrupt)),
                 // Nobody else polls the guest to its end.
                 Runner::Scheduler => {
@@ -142,13 +137,12 @@ impl Resource for Call {}
 /// Instance options of a module, checked and linked once.
 pub struct Prepared {
     template: Option<Template>,
-    pub runner: Runner,
     pub host: Option<LocalPid>,
 }
 
 impl Prepared {
-    pub fn new(template: Template, runner: Runner, host: Option<LocalPid>) -> Self {
-        Prepared { template: Some(template), runner, host }
+    pub fn new(template: Template, host: Option<LocalPid>) -> Self {
+        Prepared { template: Some(template), host }
     }
 
     pub fn template(&self) -> &Template {

@@ -49,8 +49,7 @@ impl Object {
     }
 }
 
-static LIVE: [AtomicUsize; Object::ALL.len()] =
-    [const { AtomicUsize::new(0) }; Object::ALL.len()];
+static LIVE: [AtomicUsize; Object::ALL.len()] = [const { AtomicUsize::new(0) }; Object::ALL.len()];
 
 /// How many objects of a sort are alive.
 pub fn live(object: Object) -> usize {

@@ -26,7 +26,8 @@ impl Shape {
     }
 
     fn serves(&self, module: &str, name: &str) -> bool {
-        let at = self.imports.binary_search_by(|(m, n)| (m.as_str(), n.as_str()).cmp(&(module, name)));
+        let at =
+            self.imports.binary_search_by(|(m, n)| (m.as_str(), n.as_str()).cmp(&(module, name)));
         at.is_ok()
     }
 }
@@ -84,7 +85,11 @@ fn refused(error: &wasmtime::Error) -> Error {
     Error::new(Class::Link, kind, format!("{error:#}"))
 }
 
-fn define(linker: &mut Linker<Data>, import: Arc<HostImport>, ty: wasmtime::FuncType) -> Result<()> {
+fn define(
+    linker: &mut Linker<Data>,
+    import: Arc<HostImport>,
+    ty: wasmtime::FuncType,
+) -> Result<()> {
     let (module, name) = (import.module.clone(), import.name.clone());
     linker
         .func_new_async(&module, &name, ty, move |caller, params, results| {

@@ -114,6 +114,7 @@ pub struct InstanceOptions {
     pub limits: Limits,
     /// How long one host call may take; `None` is for ever.
     pub host_timeout: Option<Duration>,
+    pub runner: Runner,
 }
 
 /// Who polls a guest.
@@ -121,7 +122,7 @@ pub struct InstanceOptions {
 pub enum Runner {
     /// An OS thread.
     Thread,
-    /// The thread of whoever asks, in slices.
+    /// Whoever asks, in slices; the clients take turns.
     Scheduler,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::linker::Linked;
 use crate::module::Module;
-use crate::options::{InstanceOptions, Limits, WasiOptions};
+use crate::options::{InstanceOptions, Limits, Runner, WasiOptions};
 use crate::wasi::{Wasi, WasiTemplate};
 
 /// A module with options that were checked and resolved.
@@ -17,6 +17,7 @@ pub struct Template {
     pub(crate) wasi: Option<Arc<WasiTemplate>>,
     pub(crate) limits: Limits,
     pub(crate) host_timeout: Option<Duration>,
+    pub(crate) runner: Runner,
 }
 
 impl Template {
@@ -33,6 +34,7 @@ impl Template {
             wasi: options.wasi.as_ref().map(wasi).transpose()?,
             limits: options.limits.clone(),
             host_timeout: options.host_timeout,
+            runner: options.runner,
         })
     }
 

@@ -2,7 +2,7 @@
 //! that make a cancelled guest notice. It sleeps while there is nothing to watch.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,10 @@ const QUIET: u32 = 100;
 
 /// Set by every poll in slices, cleared by every tick.
 static POLLED: AtomicBool = AtomicBool::new(false);
+
+/// Polls in slices under way: one may last long when the guest is inside a bulk instruction, and
+/// must still find the ticker awake afterwards.
+static POLLING: AtomicUsize = AtomicUsize::new(0);
 
 /// True while the ticker bumps the engines.
 static SLICING: AtomicBool = AtomicBool::new(false);
@@ -78,15 +82,27 @@ fn ticker() -> &'static Ticker {
     TICKER.get_or_init(Ticker::default)
 }
 
-/// Says that a guest is about to be polled in slices: from here on it yields after at most two of
-/// them. Costs two atomic accesses while the ticker is awake.
-pub fn slice() {
-    POLLED.store(true, Ordering::Relaxed);
-    if !SLICING.load(Ordering::Acquire) && !SLICING.swap(true, Ordering::AcqRel) {
-        let ticker = ticker();
-        let mut state = ticker.state.lock();
-        state.quiet = 0;
-        wake_by(ticker, &mut state, Instant::now() + SLICE);
+/// A poll in slices, while it lives: the guest yields at every tick.
+pub struct Slice(());
+
+impl Slice {
+    /// Wakes the ticker if it sleeps; else this costs three atomic accesses.
+    pub fn begin() -> Self {
+        POLLING.fetch_add(1, Ordering::SeqCst);
+        POLLED.store(true, Ordering::Relaxed);
+        if !SLICING.load(Ordering::SeqCst) && !SLICING.swap(true, Ordering::SeqCst) {
+            let ticker = ticker();
+            let mut state = ticker.state.lock();
+            state.quiet = 0;
+            wake_by(ticker, &mut state, Instant::now() + SLICE);
+        }
+        Slice(())
+    }
+}
+
+impl Drop for Slice {
+    fn drop(&mut self) {
+        POLLING.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -97,12 +113,18 @@ pub fn ticks() -> u64 {
 
 /// The end of a slice: every guest looks whether it must yield.
 fn tick(state: &mut State) {
-    if !SLICING.load(Ordering::Acquire) {
+    if !SLICING.load(Ordering::SeqCst) {
         return;
     }
-    state.quiet = if POLLED.swap(false, Ordering::AcqRel) { 0 } else { state.quiet + 1 };
+    let polled = POLLED.swap(false, Ordering::Relaxed) || POLLING.load(Ordering::SeqCst) > 0;
+    state.quiet = if polled { 0 } else { state.quiet + 1 };
     if state.quiet >= QUIET {
-        SLICING.store(false, Ordering::Release);
+        SLICING.store(false, Ordering::SeqCst);
+        // A poll that began meanwhile saw the ticker awake, and relies on it.
+        if POLLING.load(Ordering::SeqCst) > 0 {
+            state.quiet = 0;
+            SLICING.store(true, Ordering::SeqCst);
+        }
     }
     TICKS.fetch_add(1, Ordering::Relaxed);
     crate::engine::Engine::bump_all();
@@ -193,6 +215,6 @@ fn still_running(nags: Vec<(Weak<Control>, JobId)>) -> Vec<(Weak<Control>, JobId
 fn next_wake(state: &State, now: Instant) -> Option<Instant> {
     let first = state.deadlines.first_key_value().map(|((at, _), _)| *at);
     let nag = (!state.nags.is_empty()).then_some(now + NAG);
-    let slice = SLICING.load(Ordering::Acquire).then_some(now + SLICE);
+    let slice = SLICING.load(Ordering::SeqCst).then_some(now + SLICE);
     [first, nag, slice].into_iter().flatten().min()
 }

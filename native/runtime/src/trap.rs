@@ -76,7 +76,10 @@ pub fn from_wasmtime(error: &wasmtime::Error) -> Error {
     }
     if error.is::<ThrownException>() {
         let message = "an exception that the guest threw was not caught";
-        let error = Error { trace: trace(error), ..Error::new(Class::Trap, Kind::UncaughtException, message) };
+        let error = Error {
+            trace: trace(error),
+            ..Error::new(Class::Trap, Kind::UncaughtException, message)
+        };
         return error;
     }
     match error.downcast_ref::<Trap>() {

@@ -39,7 +39,7 @@ pub fn start<'a>(
     timeout: Option<Duration>,
     reference: Term<'a>,
 ) -> Term<'a> {
-    match instance.runner() {
+    match instance.guest().runner() {
         Runner::Thread => done(env, enqueue(env, instance, request, timeout, reference)),
         Runner::Scheduler => scheduler::start(env, instance, request, timeout, reference),
     }

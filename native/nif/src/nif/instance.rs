@@ -48,10 +48,10 @@ fn new<'a>(
     opts: Term<'a>,
     reference: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, runner, host) = options::instance(opts)?;
+    let (options, host) = options::instance(opts)?;
     let host = (host != env.pid()).then_some(host);
     let guest = || Guest::new(module.get(), &options);
-    Ok(guarded(env, || make(env, guest(), runner, host, reference)))
+    Ok(guarded(env, || make(env, guest(), host, reference)))
 }
 
 /// Checks and links options once. A host other than the calling process serves every instance.
@@ -61,11 +61,11 @@ fn instance_prepare<'a>(
     module: ResourceArc<Module>,
     opts: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, runner, host) = options::instance(opts)?;
+    let (options, host) = options::instance(opts)?;
     let host = (host != env.pid()).then_some(host);
     Ok(guarded(env, || {
         let template = Template::new(module.get(), &options);
-        answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, runner, host))))
+        answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, host))))
     }))
 }
 
@@ -93,19 +93,18 @@ fn instance_from_dirty<'a>(
 fn from<'a>(env: Env<'a>, prepared: &Prepared, reference: Term<'a>) -> Term<'a> {
     guarded(env, || {
         let guest = Guest::of(prepared.template());
-        make(env, guest, prepared.runner, prepared.host, reference)
+        make(env, guest, prepared.host, reference)
     })
 }
 
 fn make<'a>(
     env: Env<'a>,
     guest: Result<Arc<Guest>>,
-    runner: Runner,
     host: Option<LocalPid>,
     reference: Term<'a>,
 ) -> Term<'a> {
     match guest {
-        Ok(guest) => start(env, Instance::new(guest, runner, host), reference),
+        Ok(guest) => start(env, Instance::new(guest, host), reference),
         Err(failure) => error::encode(env, &failure),
     }
 }
@@ -134,7 +133,7 @@ fn instance_destroy<'a>(
     guarded(env, || match instance.guest().destroy(Some(mourner(env, &instance, reference))) {
         Destroyed::Done => atoms::ok().encode(env),
         Destroyed::Later => {
-            if instance.runner() == Runner::Scheduler {
+            if instance.guest().runner() == Runner::Scheduler {
                 instance.guest().wind_up();
             }
             atoms::wait().encode(env)

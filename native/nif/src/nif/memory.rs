@@ -1,8 +1,8 @@
 //! The guest's linear memory. Reads and writes of many bytes run on dirty schedulers.
 
 use rustler::{Atom, Binary, Env, Error as NifError, NifResult, OwnedBinary, ResourceArc, Term};
-use wasmtime_beam::guest::View;
 use wasmtime_beam::Result;
+use wasmtime_beam::guest::View;
 
 use super::{answer, done, guarded};
 use crate::atoms;

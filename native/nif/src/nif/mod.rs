@@ -33,7 +33,6 @@ fn done<'a>(env: Env<'a>, result: Result<()>) -> Term<'a> {
 /// The term of `f`, or the error of a panic in it: a bug of ours must not look like the user's.
 fn guarded<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
-    caught.unwrap_or_else(|panic| {
-        error::encode(env, &wasmtime_beam::guest::panicked(panic.as_ref()))
-    })
+    caught
+        .unwrap_or_else(|panic| error::encode(env, &wasmtime_beam::guest::panicked(panic.as_ref())))
 }

@@ -48,10 +48,9 @@ fn module_deserialize_file<'a>(
     opts: Term<'a>,
     check: Atom,
 ) -> NifResult<Term<'a>> {
-    let (options, check, path) = (options::compile(opts)?, options::check(check)?, options::path(path));
-    Ok(guarded(env, || {
-        answer(env, handle(Module::deserialize_file(&path, &options, check)))
-    }))
+    let (options, check, path) =
+        (options::compile(opts)?, options::check(check)?, options::path(path));
+    Ok(guarded(env, || answer(env, handle(Module::deserialize_file(&path, &options, check)))))
 }
 
 #[rustler::nif]

@@ -13,7 +13,7 @@ use rustler::thread::is_scheduler_thread;
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
 use wasmtime_beam::error::Error;
 use wasmtime_beam::guest::{Client, HostCall, Job, JobId, Outcome, Request, Step, Submitted};
-use wasmtime_beam::ticker;
+use wasmtime_beam::ticker::{self, Slice};
 
 use crate::client::{Home, Reply, number};
 use crate::resource::{Call, Instance};
@@ -186,7 +186,7 @@ impl Turn {
     /// One poll. False when nothing more happens before a wake.
     fn step(&self) -> bool {
         let (guest, waker) = (self.instance.guest(), Waker::from(self.client.clone()));
-        ticker::slice();
+        let _slice = Slice::begin();
         match guest.poll(&mut Context::from_waker(&waker)) {
             Step::Done(job, outcome) => job.finish(outcome),
             Step::Host(client, call) => {

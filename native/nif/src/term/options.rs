@@ -111,8 +111,8 @@ pub fn check(term: Atom) -> NifResult<Check> {
     }
 }
 
-/// Instantiate options, who polls the instance, and the process that serves host calls.
-pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Runner, LocalPid)> {
+/// Instantiate options, and the process that serves host calls.
+pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, LocalPid)> {
     let wasi: Term<'_> = get(map, atoms::wasi())?;
     let options = InstanceOptions {
         imports: get(map, atoms::imports())?,
@@ -125,13 +125,17 @@ pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Runner, LocalPid)>
             instances: limit(map, atoms::max_instances())?,
         },
         host_timeout: limit(map, atoms::host_timeout())?.map(Duration::from_millis),
+        runner: runner(get(map, atoms::runner())?)?,
     };
-    let runner = match get::<Atom>(map, atoms::runner())? {
-        word if word == atoms::thread() => Runner::Thread,
-        word if word == atoms::scheduler() => Runner::Scheduler,
-        _ => return Err(Error::BadArg),
-    };
-    Ok((options, runner, get(map, atoms::host())?))
+    Ok((options, get(map, atoms::host())?))
+}
+
+fn runner(word: Atom) -> NifResult<Runner> {
+    match word {
+        w if w == atoms::thread() => Ok(Runner::Thread),
+        w if w == atoms::scheduler() => Ok(Runner::Scheduler),
+        _ => Err(Error::BadArg),
+    }
 }
 
 /// Call options.
@@ -159,12 +163,19 @@ fn wasi(map: Term<'_>) -> NifResult<WasiOptions> {
     let monotonic = get::<Atom>(map, atoms::clocks())? == atoms::monotonic();
     Ok(WasiOptions {
         args: get(map, atoms::args())?,
-        env: if is(env, atoms::inherit()) { GuestEnv::Inherit } else { GuestEnv::List(env.decode()?) },
-        dirs: dirs.into_iter().map(|(guest, host, access)| Dir {
-            guest,
-            host: path(host),
-            write: access == atoms::write(),
-        }).collect(),
+        env: if is(env, atoms::inherit()) {
+            GuestEnv::Inherit
+        } else {
+            GuestEnv::List(env.decode()?)
+        },
+        dirs: dirs
+            .into_iter()
+            .map(|(guest, host, access)| Dir {
+                guest,
+                host: path(host),
+                write: access == atoms::write(),
+            })
+            .collect(),
         stdin: stdin(get(map, atoms::stdin())?)?,
         stdout: output(get(map, atoms::stdout())?)?,
         stderr: output(get(map, atoms::stderr())?)?,

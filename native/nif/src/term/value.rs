@@ -64,7 +64,9 @@ pub fn decode_list(list: ListIterator<'_>, types: &[Type], what: &str) -> Result
 /// The value of a term, when it is one of `ty`.
 pub fn decode(term: Term<'_>, ty: Type) -> Option<Value> {
     match ty {
-        Type::I32 => integer(term, i64::from(i32::MIN), u64::from(u32::MAX)).map(|v| Value::I32(v as i32)),
+        Type::I32 => {
+            integer(term, i64::from(i32::MIN), u64::from(u32::MAX)).map(|v| Value::I32(v as i32))
+        }
         Type::I64 => integer(term, i64::MIN, u64::MAX).map(Value::I64),
         Type::F32 => f32_bits(term).map(Value::F32),
         Type::F64 => f64_bits(term).map(Value::F64),

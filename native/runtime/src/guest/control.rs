@@ -13,6 +13,7 @@ use super::host_call::{HostCall, HostImport};
 use super::job::{Client, Job, JobId, Reason};
 use super::state::{Running, State, wake};
 use crate::error::{Class, Error, Kind, Result};
+use crate::options::Runner;
 use crate::ticker;
 use crate::value::Value;
 
@@ -20,6 +21,7 @@ use crate::value::Value;
 pub struct Control {
     engine: wasmtime::Engine,
     pub(super) host_timeout: Option<Duration>,
+    pub(super) runner: Runner,
     /// Set while the running job is cancelled: every poll looks at it, without the lock.
     stop: AtomicBool,
     state: Mutex<State>,
@@ -47,8 +49,18 @@ pub enum Submitted {
 const MAX_NESTED: usize = 64;
 
 impl Control {
-    pub fn new(engine: wasmtime::Engine, host_timeout: Option<Duration>) -> Arc<Self> {
-        Arc::new(Control { engine, host_timeout, stop: AtomicBool::new(false), state: Mutex::default() })
+    pub fn new(
+        engine: wasmtime::Engine,
+        host_timeout: Option<Duration>,
+        runner: Runner,
+    ) -> Arc<Self> {
+        Arc::new(Control {
+            engine,
+            host_timeout,
+            runner,
+            stop: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -79,7 +91,9 @@ impl Control {
             wake(state);
             return Ok(Submitted::Queued);
         }
-        (state.attached, state.turn) = (true, Some(id));
+        state.attached = true;
+        // A thread polls whatever is queued; clients poll in turns.
+        state.turn = (self.runner == Runner::Scheduler).then_some(id);
         Ok(Submitted::NeedsRunner)
     }
 
@@ -371,4 +385,3 @@ pub fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
-

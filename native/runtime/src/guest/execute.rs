@@ -61,8 +61,7 @@ async fn instantiate(cell: &mut StoreCell, linked: &Linked) -> Outcome {
     match instance {
         Ok(instance) => cell.store.data_mut().instance = Some(instance),
         Err(error) => {
-            exit_is_success(trap::from_wasmtime(&error))
-                .map_err(|error| limit_hit(cell, error))?;
+            exit_is_success(trap::from_wasmtime(&error)).map_err(|error| limit_hit(cell, error))?;
         }
     }
     Ok(Vec::new())
@@ -96,7 +95,9 @@ async fn call(mut store: StoreContextMut<'_, Data>, export: &str, args: &[Value]
     let mut results = blank_results(&store, &func, export)?;
     let params: Vec<Val> = args.iter().map(|value| Val::from(*value)).collect();
     match func.call_async(&mut store, &params, &mut results).await {
-        Ok(()) => results.iter().map(from_val).collect::<Option<_>>().ok_or_else(|| reference(export)),
+        Ok(()) => {
+            results.iter().map(from_val).collect::<Option<_>>().ok_or_else(|| reference(export))
+        }
         Err(error) => exit_is_success(trap::from_wasmtime(&error)),
     }
 }

@@ -37,7 +37,11 @@ pub trait Client: Send + Sync {
 pub enum Request {
     /// Make the instance in the store and run its start section.
     Instantiate,
-    Call { export: String, args: Vec<Value>, fuel: Option<u64> },
+    Call {
+        export: String,
+        args: Vec<Value>,
+        fuel: Option<u64>,
+    },
 }
 
 /// A request under way.

@@ -22,7 +22,7 @@ use crate::error::{Class, Error, Kind, Result};
 use crate::linker::Linked;
 use crate::memory::{Lease, Pending, Permit, deferring};
 use crate::module::Module;
-use crate::options::InstanceOptions;
+use crate::options::{InstanceOptions, Runner};
 use crate::template::Template;
 use crate::wasi::Captured;
 
@@ -89,11 +89,12 @@ impl Guest {
     /// # Errors
     /// `pool`, and files of WASI's options that are gone.
     pub fn of(template: &Template) -> Result<Arc<Self>> {
-        let Template { module, linked, limits, host_timeout, .. } = template;
+        let Template { module, linked, limits, host_timeout, runner, .. } = template;
         let lease = module.lease()?;
         let wasi = template.instantiate_wasi()?;
         let output = wasi.as_ref().map(|wasi| wasi.captured().clone());
-        let control = Control::new(module.engine().wasmtime().clone(), *host_timeout);
+        let engine = module.engine().wasmtime().clone();
+        let control = Control::new(engine, *host_timeout, *runner);
         let cell = StoreCell::new(module, control.clone(), wasi, limits.clone(), lease);
         Ok(Arc::new(Guest {
             control,
@@ -108,6 +109,11 @@ impl Guest {
 
     pub fn control(&self) -> &Arc<Control> {
         &self.control
+    }
+
+    /// Who polls it.
+    pub fn runner(&self) -> Runner {
+        self.control.runner
     }
 
     pub fn module(&self) -> &Module {
@@ -138,7 +144,9 @@ impl Guest {
                 Step::Done(_, outcome) => break outcome,
                 Step::Wait => std::hint::spin_loop(),
                 Step::Host(..) | Step::Idle | Step::Gone => {
-                    break Err(Error::internal("an instantiation without start asked for the host"));
+                    break Err(Error::internal(
+                        "an instantiation without start asked for the host",
+                    ));
                 }
             }
         };

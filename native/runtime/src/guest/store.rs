@@ -45,7 +45,12 @@ impl StoreCell {
         // Every bump of the epoch is a look at the flags; the runner polls again at once.
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
-        StoreCell { store, module: module.clone(), lease: Some(lease), _live: Live::new(Object::Store) }
+        StoreCell {
+            store,
+            module: module.clone(),
+            lease: Some(lease),
+            _live: Live::new(Object::Store),
+        }
     }
 }
 

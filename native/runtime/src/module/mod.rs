@@ -64,7 +64,12 @@ impl Module {
         let extracted = extract(wasm)?;
         let wasmtime = on_big_stack(|| wasmtime::Module::new(engine.wasmtime(), &extracted.wasm))?
             .map_err(|error| source::invalid(&error))?;
-        Module::new(engine, wasmtime, extracted.memories.iter().map(MemoryData::plan).collect::<Result<_>>()?, facts)
+        Module::new(
+            engine,
+            wasmtime,
+            extracted.memories.iter().map(MemoryData::plan).collect::<Result<_>>()?,
+            facts,
+        )
     }
 
     /// The artifact of this module: code, images and facts in one file.

@@ -8,8 +8,7 @@ use wasmtime_beam::value::Value;
 use wasmtime_beam::{Class, Kind};
 
 use crate::support::{
-    NO_LIMITS, Recorder, call, done, guest, host_call, module, start, start_within, submit,
-    submit_within,
+    Recorder, call, done, guest, host_call, module, start, start_within, submit, submit_within,
 };
 
 const WAT: &str = r#"(module
@@ -37,9 +36,8 @@ fn a_loop_ends_at_its_deadline() {
 #[test]
 fn many_loops_end_together() {
     let module = module(WAT);
-    let guests: Vec<_> = (0..16)
-        .map(|_| Guest::new(&module, &crate::support::options(&module)).unwrap())
-        .collect();
+    let guests: Vec<_> =
+        (0..16).map(|_| Guest::new(&module, &crate::support::options(&module)).unwrap()).collect();
     let client = Recorder::new();
     for (at, guest) in guests.iter().enumerate() {
         guest.instantiate().unwrap();
@@ -136,9 +134,9 @@ fn sleeper() -> std::sync::Arc<Guest> {
         output_limit: 0,
         clocks: Clocks::All,
     };
-    let options =
-        InstanceOptions { imports: vec![], wasi: Some(wasi), limits: NO_LIMITS, host_timeout: None };
-    let guest = Guest::new(&module(SLEEPER), &options).unwrap();
+    let module = module(SLEEPER);
+    let options = InstanceOptions { wasi: Some(wasi), ..crate::support::options(&module) };
+    let guest = Guest::new(&module, &options).unwrap();
     guest.instantiate().unwrap();
     guest
 }
@@ -156,4 +154,27 @@ fn a_deadline_ends_a_sleep() {
     assert!(since.elapsed() < Duration::from_secs(5));
     start(&guest, &client, call("one", &[]));
     assert_eq!(client.outcome(), Ok(vec![Value::I32(1)]));
+}
+
+/// Deadlines that fire while a call is queued, starts, waits or ends: one answer each, and no
+/// runner is left behind.
+#[test]
+fn deadlines_race_with_everything() {
+    let (guest, client) = (guest(WAT), Recorder::new());
+    for round in 0..2_000u64 {
+        let timeout = Some(Duration::from_micros(round % 200));
+        start_within(&guest, &client, call("one", &[]), timeout);
+        match client.outcome() {
+            Ok(values) => assert_eq!(values, [Value::I32(1)]),
+            Err(error) => assert_eq!(error.kind, Kind::Timeout),
+        }
+    }
+    start(&guest, &client, call("one", &[]));
+    assert!(client.outcome().is_ok());
+    // A second runner of the same guest would wait for ever, with a handle of its own.
+    let since = Instant::now();
+    while std::sync::Arc::strong_count(&guest) > 1 {
+        assert!(since.elapsed() < Duration::from_secs(5), "a runner was left behind");
+        std::thread::yield_now();
+    }
 }

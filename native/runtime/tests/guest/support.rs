@@ -5,15 +5,22 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use wasmtime_beam::guest::{Client, Guest, HostCall, Job, JobId, Outcome, Request, Step, Submitted};
+use wasmtime_beam::guest::{
+    Client, Guest, HostCall, Job, JobId, Outcome, Request, Step, Submitted,
+};
 use wasmtime_beam::module::{Module, parse_wat};
 use wasmtime_beam::options::{
-    Allocator, CompileOptions, InstanceOptions, Limits, OptLevel, PoolOptions,
+    Allocator, CompileOptions, InstanceOptions, Limits, OptLevel, PoolOptions, Runner,
 };
 use wasmtime_beam::value::Value;
 
-pub const NO_LIMITS: Limits =
-    Limits { memory: None, total_memory: None, tables: None, table_elements: None, instances: None };
+pub const NO_LIMITS: Limits = Limits {
+    memory: None,
+    total_memory: None,
+    tables: None,
+    table_elements: None,
+    instances: None,
+};
 
 pub fn pooled() -> CompileOptions {
     let pool = PoolOptions {
@@ -57,7 +64,13 @@ fn compile(wat: &str, options: &CompileOptions) -> Module {
 /// Options that let the host serve every import of `module`.
 pub fn options(module: &Module) -> InstanceOptions {
     let imports = module.imports().into_iter().map(|import| (import.module, import.name)).collect();
-    InstanceOptions { imports, wasi: None, limits: NO_LIMITS, host_timeout: None }
+    InstanceOptions {
+        imports,
+        wasi: None,
+        limits: NO_LIMITS,
+        host_timeout: None,
+        runner: Runner::Thread,
+    }
 }
 
 pub fn guest(wat: &str) -> Arc<Guest> {

@@ -48,8 +48,7 @@ fn threads_are_reused() {
 #[test]
 fn many_guests_call_the_host_at_once() {
     let module = module(WAT);
-    let guests: Vec<_> =
-        (0..14).map(|_| Guest::new(&module, &options(&module)).unwrap()).collect();
+    let guests: Vec<_> = (0..14).map(|_| Guest::new(&module, &options(&module)).unwrap()).collect();
     let clients: Vec<_> = guests.iter().map(|_| Recorder::new()).collect();
     for (guest, client) in guests.iter().zip(&clients) {
         guest.instantiate().unwrap();
@@ -58,9 +57,8 @@ fn many_guests_call_the_host_at_once() {
     let mut left: Vec<_> = guests.iter().zip(&clients).collect();
     while !left.is_empty() {
         left.retain(|(guest, client)| {
-            let (calls, outcome) = client.wait(|state| {
-                Some((std::mem::take(&mut state.calls), state.outcomes.pop()))
-            });
+            let (calls, outcome) =
+                client.wait(|state| Some((std::mem::take(&mut state.calls), state.outcomes.pop())));
             for call in calls {
                 guest.control().reply(call.id, Ok(call.args));
             }

@@ -3,8 +3,7 @@
 use crate::observe::*;
 use crate::support::*;
 use std::borrow::Cow;
-use wasmtime::{Engine, Extern, Instance, Module, Store, Trap, Val};
-use wasmtime_beam::memory::{Extracted, Pool, extract};
+use wasmtime_beam::memory::extract;
 use wasmtime_beam::{Class, Kind};
 
 /// Later segments overwrite earlier ones; nothing of the data section is left.

@@ -4,7 +4,6 @@ use crate::support::*;
 use std::borrow::Cow;
 use wasmtime::{Engine, Extern, Instance, Module, Store, Trap, Val};
 use wasmtime_beam::memory::{Extracted, Pool, extract};
-use wasmtime_beam::{Class, Kind};
 
 /// What can be observed of an instance: how instantiation went, the exported memories, and what
 /// each exported function without parameters answers.
