@@ -135,7 +135,8 @@ fn sleeper() -> std::sync::Arc<Guest> {
         clocks: Clocks::All,
     };
     let module = module(SLEEPER);
-    let options = InstanceOptions { wasi: Some(wasi), ..crate::support::options(&module) };
+    let options =
+        InstanceOptions { imports: vec![], wasi: Some(wasi), ..crate::support::options(&module) };
     let guest = Guest::new(&module, &options).unwrap();
     guest.instantiate().unwrap();
     guest
