@@ -208,7 +208,9 @@ prepare(Mod, Opts) ->
     case wasmtime_options:instance(instantiate, Opts, wasmtime_nif:module_kind(Mod)) of
         {ok, Complete, Funs} ->
             case wasmtime_nif:instance_prepare(Mod, Complete) of
-                {ok, Ref} -> {ok, #wasmtime_template{ref = Ref, funs = Funs}};
+                {ok, Ref} ->
+                    Table = wasmtime_call:table(Funs),
+                    {ok, #wasmtime_template{ref = Ref, funs = Funs, table = Table}};
                 Error -> Error
             end;
         Error ->

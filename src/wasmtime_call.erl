@@ -5,7 +5,7 @@
 
 -include("wasmtime_instance.hrl").
 
--export([instantiate/1, instantiate/3, call/4, destroy/1]).
+-export([instantiate/1, instantiate/3, table/1, call/4, destroy/1]).
 
 %% @doc A new instance; a start section runs before this returns.
 -spec instantiate(reference(), map(), map()) ->
@@ -16,28 +16,33 @@ instantiate(Mod, Opts, Funs) ->
         dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Ref);
         Other -> Other
     end,
-    made(Made, Ref, Funs).
+    made(Made, Ref, Funs, table(Funs)).
+
+%% @doc The functions in the order of their names.
+-spec table(map()) -> tuple().
+table(Funs) ->
+    list_to_tuple([map_get(Name, Funs) || {_, _} = Name <- lists:sort(maps:keys(Funs))]).
 
 %% @doc A new instance of a template.
 -spec instantiate(#wasmtime_template{}) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
-instantiate(#wasmtime_template{ref = Template, funs = Funs}) ->
+instantiate(#wasmtime_template{ref = Template, funs = Funs, table = Table}) ->
     Ref = make_ref(),
     Made = case wasmtime_nif:instance_from(Template, Ref) of
         dirty -> wasmtime_nif:instance_from_dirty(Template, Ref);
         Other -> Other
     end,
-    made(Made, Ref, Funs).
+    made(Made, Ref, Funs, Table).
 
-made({ok, Inst0}, _, Funs) ->
-    {ok, #wasmtime_instance{ref = Inst0, funs = Funs}};
-made({wait, Inst0, Started}, Ref, Funs) ->
-    Inst = #wasmtime_instance{ref = Inst0, funs = Funs},
+made({ok, Inst0}, _, Funs, Table) ->
+    {ok, #wasmtime_instance{ref = Inst0, funs = Funs, table = Table}};
+made({wait, Inst0, Started}, Ref, Funs, Table) ->
+    Inst = #wasmtime_instance{ref = Inst0, funs = Funs, table = Table},
     case finish(Started, Ref, Inst) of
         {ok, _} -> {ok, Inst};
         Error -> Error
     end;
-made(Error, _, _) ->
+made(Error, _, _, _) ->
     Error.
 
 %% @doc Calls an export. All messages of the call carry a reference that is made just before the
@@ -57,8 +62,9 @@ finish({Call, Step}, Ref, Inst) -> drive(Step, Call, Ref, Inst).
 
 drive(Step, Call, Ref, Inst) ->
     case Step of
-        {host, HostId, Key, Args} ->
-            Next = wasmtime_nif:call_resume(Call, HostId, serve(Key, Args, Inst)),
+        {host, HostId, Index, Args} ->
+            Fun = element(Index + 1, Inst#wasmtime_instance.table),
+            Next = wasmtime_nif:call_resume(Call, HostId, answer(Fun, Inst, Args)),
             drive(Next, Call, Ref, Inst);
         {result, Result} ->
             Result;

@@ -3,11 +3,14 @@
 -record(wasmtime_instance, {
     ref :: reference(),
     funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term()),
-              initialized => atomics:atomics_ref()}
+              initialized => atomics:atomics_ref()},
+    %% The functions in the order of their names, as native code counts them.
+    table :: tuple()
 }).
 
 %% A module with instance options that were checked and linked.
 -record(wasmtime_template, {
     ref :: reference(),
-    funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term())}
+    funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term())},
+    table :: tuple()
 }).

@@ -25,10 +25,9 @@ impl Shape {
         Shape { imports, wasi: options.wasi.as_ref().map(|wasi| wasi.clocks) }
     }
 
-    fn serves(&self, module: &str, name: &str) -> bool {
-        let at =
-            self.imports.binary_search_by(|(m, n)| (m.as_str(), n.as_str()).cmp(&(module, name)));
-        at.is_ok()
+    /// Where the name stands among those that the host serves.
+    fn position(&self, module: &str, name: &str) -> Option<usize> {
+        self.imports.binary_search_by(|(m, n)| (m.as_str(), n.as_str()).cmp(&(module, name))).ok()
     }
 }
 
@@ -56,9 +55,10 @@ impl Linked {
         for import in module.imports() {
             let (from, name) = (import.module(), import.name());
             let ExternType::Func(ty) = import.ty() else { return Err(unsupported(from, name)) };
-            if shape.serves(from, name) {
+            if let Some(index) = shape.position(from, name) {
                 let signature = Signature::of(&ty);
-                let import = HostImport { module: from.into(), name: name.into(), signature };
+                let import =
+                    HostImport { module: from.into(), name: name.into(), signature, index };
                 define(&mut linker, Arc::new(import), ty)?;
             }
         }

@@ -223,8 +223,8 @@ impl Turn {
         }
         let call = news.host_call.take()?;
         let args: Vec<Term<'a>> = call.args.iter().map(|arg| value::encode(env, *arg)).collect();
-        let name = (call.import.module.as_str(), call.import.name.as_str());
-        Some(Polled::Goes((atoms::host(), call.id, name, args).encode(env)))
+        let index = call.import.index as u64;
+        Some(Polled::Goes((atoms::host(), call.id, index, args).encode(env)))
     }
 
     fn end(&self, env: Env<'_>) {

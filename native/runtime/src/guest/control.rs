@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::host_call::{HostCall, HostImport};
 use super::job::{Client, Job, JobId, Reason};
-use super::state::{Running, State, wake};
+use super::state::{State, wake};
 use crate::error::{Class, Error, Kind, Result};
 use crate::options::Runner;
 use crate::ticker;
@@ -286,7 +286,7 @@ impl Control {
         }
         match state.queue.pop_front() {
             Some(job) => {
-                state.running.push(Running::new(&job));
+                state.begin(&job);
                 Next::Job(job)
             }
             None if state.doomed => Next::Wait,
@@ -305,14 +305,6 @@ impl Control {
         self.stop.store(false, SeqCst);
         drop(state);
         drop(dropped);
-    }
-
-    /// The next job that the host of a parked call asked for; it counts as running from here on.
-    pub(super) fn next_nested(&self, call: u64) -> Option<Job> {
-        let mut state = self.state.lock();
-        let job = state.parked.iter_mut().find(|parked| parked.id == call)?.nested.pop_front()?;
-        state.running.push(Running::new(&job));
-        Some(job)
     }
 
     /// A nested job ended, or was dropped with the run around it.

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -24,6 +25,8 @@ pub struct HostImport {
     pub module: String,
     pub name: String,
     pub signature: Signature,
+    /// Position among the sorted names that the host serves.
+    pub index: usize,
 }
 
 /// A host call to serve.
@@ -102,6 +105,8 @@ pub(crate) async fn call(
 struct Waiting<'a> {
     control: &'a Arc<Control>,
     id: u64,
+    /// Set when nothing of it is parked any more.
+    over: AtomicBool,
 }
 
 impl<'a> Waiting<'a> {
@@ -113,16 +118,19 @@ impl<'a> Waiting<'a> {
         state.parked.push(Parked { id, call, answer: None, import, since, nested });
         control.watch_host(&mut state);
         drop(state);
-        Waiting { control, id }
+        Waiting { control, id, over: AtomicBool::new(false) }
     }
 
     /// Waits for the answer; runs what the host asks for meanwhile.
     async fn answer(&self, caller: &mut Caller<'_, Data>) -> Result<Vec<Value>, Error> {
+        // Nobody can have answered what nobody was told of.
+        let mut told = false;
         loop {
-            match (Arrival { waiting: self, caller }).await {
+            match (Arrival { waiting: self, caller, told }).await {
                 Event::Answer(answer) => return answer,
                 Event::Nested(job) => nested(self.control, caller, job).await,
             }
+            told = true;
         }
     }
 
@@ -132,10 +140,12 @@ impl<'a> Waiting<'a> {
         let at = state.parked.iter().position(|parked| parked.id == self.id)?;
         if state.parked[at].answer.is_some() {
             // From here on the guest runs: nobody may take it for a parked one.
+            self.over.store(true, Relaxed);
             return state.parked.remove(at).answer.map(Event::Answer);
         }
-        drop(state);
-        self.control.next_nested(self.id).map(Event::Nested)
+        let nested = state.parked[at].nested.pop_front()?;
+        state.begin(&nested);
+        Some(Event::Nested(nested))
     }
 }
 
@@ -163,6 +173,9 @@ async fn nested(control: &Arc<Control>, caller: &mut Caller<'_, Data>, mut job: 
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        if self.over.load(Relaxed) {
+            return;
+        }
         let mut state = self.control.state();
         let at = state.parked.iter().position(|parked| parked.id == self.id);
         let gone = at.map(|at| state.parked.remove(at));
@@ -174,6 +187,7 @@ impl Drop for Waiting<'_> {
 struct Arrival<'a, 'c> {
     waiting: &'a Waiting<'a>,
     caller: &'a mut Caller<'c, Data>,
+    told: bool,
 }
 
 impl Future for Arrival<'_, '_> {
@@ -187,6 +201,9 @@ impl Future for Arrival<'_, '_> {
             return Poll::Pending;
         }
         // The control's waker is the runner's: the context's may be a visitor's.
+        if !std::mem::replace(&mut this.told, true) {
+            return Poll::Pending;
+        }
         this.waiting.take().map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -40,13 +40,18 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(job: &Job) -> Self {
+    fn new(job: &Job) -> Self {
         let client = job.client().clone();
         Running { id: job.id, client, cancelled: None, host_deadline: None }
     }
 }
 
 impl State {
+    /// A job counts as running from here on.
+    pub(super) fn begin(&mut self, job: &Job) {
+        self.running.push(Running::new(job));
+    }
+
     /// True when the innermost job waits for its host.
     pub(super) fn is_parked(&self) -> bool {
         let waits = self.parked.last().is_some_and(|parked| parked.answer.is_none());

@@ -5,6 +5,7 @@ use super::image::{Image, MemoryPlan};
 use super::pool::Pool;
 use super::reset::{self, Area, Reset};
 use super::slot::{Key, Slot};
+use crate::counts::{Live, Object};
 use std::io;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub(super) struct Held {
     /// Before the pool: the last holder of an image makes the pool forget it.
     image: Arc<Image>,
     pool: Arc<Pool>,
+    _live: Live,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,8 @@ enum Stage {
 impl Held {
     pub(super) fn new(pool: Arc<Pool>, slot: Option<Slot>, plan: &MemoryPlan) -> Self {
         let (min, image) = (plan.min_bytes as usize, plan.content());
-        Held { slot, min, len: min, stage: Stage::Taken, reset: Reset::default(), image, pool }
+        let (stage, reset) = (Stage::Taken, Reset::default());
+        Held { slot, min, len: min, stage, reset, image, pool, _live: Live::new(Object::Slot) }
     }
 
     /// Makes the slot hold the image.

@@ -3,6 +3,7 @@
 
 use super::pool::Pool;
 use super::sys;
+use crate::counts::{Live, Object};
 use crate::{Class, Error, Kind, Result};
 use parking_lot::Mutex;
 use std::fs::File;
@@ -30,6 +31,7 @@ struct Source {
     offset: u64,
     /// The pristine bytes: whole host pages, readable.
     pristine: sys::Reservation,
+    _live: Live,
 }
 
 /// One defined memory of a module, ready to be given to instances.
@@ -105,7 +107,7 @@ impl Image {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pristine = sys::map_read(&file, offset, len)?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let source = Some(Source { file, offset, pristine });
+        let source = Some(Source { file, offset, pristine, _live: Live::new(Object::Image) });
         Ok(Arc::new(Image { id, source, pools: Mutex::default() }))
     }
 
@@ -137,7 +139,9 @@ impl Image {
     /// # Safety
     /// `len()` bytes from `at` are the caller's own and nothing refers to them.
     pub(super) unsafe fn map_at(&self, at: *mut u8) -> io::Result<()> {
-        let Some(Source { file, offset, pristine }) = &self.source else { return Ok(()) };
+        let Some(Source { file, offset, pristine, .. }) = &self.source else {
+            return Ok(());
+        };
         // SAFETY: promised by the caller.
         unsafe { sys::map_private(at, pristine.len(), file, *offset) }
     }
