@@ -11,8 +11,8 @@
 %% @doc Requests per second of that many callers together, and what one request took.
 -spec run(thread | scheduler, bench_guest:guest(), pos_integer(), pos_integer()) -> map().
 run(Runner, #{module := Mod} = Guest, Callers, Seconds) ->
-    Options = bench_guest:options(Runner, Guest),
-    Request = fun(N) -> element(4, bench_guest:request(Mod, Options, N)) end,
+    Template = bench_guest:template(Mod, bench_guest:options(Runner, Guest)),
+    Request = fun(N) -> element(4, bench_guest:request(Template, N)) end,
     Caller = fun(Go) ->
         _ = [Request(N) || N <- lists:seq(1, ?WARM_UP)],
         Start = Go(),

@@ -1,7 +1,7 @@
 %% The floor program as a port: plain Rust that serves the same requests when it is told to.
 -module(bench_floor).
 
--export([open/2, rows/1, run/3, close/1]).
+-export([open/2, open_ops/1, rows/1, run/3, close/1]).
 -export_type([floor/0]).
 
 -type floor() :: #{port := port(), rows := [{non_neg_integer(), string()}]}.
@@ -12,11 +12,17 @@
 
 %% @doc Starts the program and waits until its rows are ready.
 -spec open(file:filename(), map()) -> floor().
-open(Program, Guest) ->
+open(Program, Guest) -> start(Program, arguments(Guest)).
+
+%% @doc The same for the operations of a trivial module.
+-spec open_ops(file:filename()) -> floor().
+open_ops(Program) -> start(Program, ["ops"]).
+
+start(Program, Arguments) ->
     io:format(standard_error, "bench: preparing the floor program~n", []),
     filelib:is_regular(Program) orelse bench_guest:fail("~ts does not exist", [Program]),
     Port = open_port({spawn_executable, Program},
-                     [{packet, 4}, binary, exit_status, {args, arguments(Guest)}]),
+                     [{packet, 4}, binary, exit_status, {args, Arguments}]),
     Names = string:split(ask(Port, "rows", ?PREPARE_MS), "\n", all),
     Texts = [unicode:characters_to_list(Name) || Name <- Names],
     #{port => Port, rows => lists:zip(lists:seq(0, length(Texts) - 1), Texts)}.
@@ -26,7 +32,7 @@ arguments(#{preinit := Preinit, artifact := Artifact, root := Root, lib := Lib})
     ["--module", Preinit, "--artifact", Artifact, "--root", Root, "--lib", Lib,
      "--before", Before, "--after", After].
 
-%% @doc The rows: `reused', `own', then those of Wasmtime's pool.
+%% @doc The rows: `reused', `own', then those of Wasmtime's pool; or those of the operations.
 -spec rows(floor()) -> [{non_neg_integer(), string()}].
 rows(#{rows := Rows}) -> Rows.
 

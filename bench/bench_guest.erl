@@ -2,7 +2,7 @@
 %% Rule: the parts of a request are timed as a user's code would run them.
 -module(bench_guest).
 
--export([runners/1, prepare/2, load/2, options/2, options/3, root/3, request/3, instantiate/2,
+-export([runners/1, prepare/2, load/2, options/2, options/3, root/3, template/2, request/2, instantiate/2,
          handle/2, answer/0, cold_start/1, left_nothing/1, expected/0, must/2, fail/2]).
 -export_type([guest/0]).
 
@@ -114,13 +114,16 @@ options(Runner, #{lib := Lib}, Root) ->
                    {<<"hornbeam">>, <<"call">>} => fun call/2,
                    {<<"hornbeam">>, <<"take">>} => fun take/2}}.
 
+%% @doc What requests are made from: their options, checked and linked once.
+-spec template(wasmtime:wasm_module(), wasmtime:instance_options()) -> wasmtime:template().
+template(Mod, Options) -> must(prepare, wasmtime:prepare(Mod, Options)).
+
 %% @doc One request, its result checked: nanoseconds of instantiate, handle, destroy and of all.
--spec request(wasmtime:wasm_module(), wasmtime:instance_options(), integer()) ->
-          {integer(), integer(), integer(), integer()}.
-request(Mod, Options, Number) ->
+-spec request(wasmtime:template(), integer()) -> {integer(), integer(), integer(), integer()}.
+request(Template, Number) ->
     put(number, Number),
     Start = now_ns(),
-    Result = wasmtime:instantiate(Mod, Options),
+    Result = wasmtime:instantiate(Template),
     Made = now_ns(),
     Inst = must(instantiate, Result),
     Code = wasmtime:call(Inst, <<"handle">>, []),

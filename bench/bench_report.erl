@@ -3,6 +3,8 @@
 
 -export([markdown/1, json/1]).
 
+-import(bench_markdown, [table/2, us/1, ms/1, mib/1, ratio/1]).
+
 %% ---- what both are made of ------------------------------------------------------------------
 
 host() ->
@@ -139,19 +141,6 @@ ratio_rows(Report) ->
            [["to_floor", ratio(ToFloor), "our request to a fresh instance in plain Rust"],
             ["stock_to_ours", ratio(ToOurs), "the best row of Wasmtime's pool to our request"],
             ["isolation_tax", ratio(Tax), "what our request adds to a reused instance's handle"]])].
-
-table(Titles, Rows) ->
-    Line = fun(Cells) -> ["| ", lists:join(" | ", Cells), " |\n"] end,
-    [Line(Titles), Line(["---" || _ <- Titles])
-     | [Line(Row) || Row <- Rows]].
-
-us(Micros) -> io_lib:format("~.1f", [float(Micros)]).
-
-ms(Millis) -> io_lib:format("~.2f ms", [float(Millis)]).
-
-mib(Bytes) -> io_lib:format("~.2f MiB", [Bytes / 1048576]).
-
-ratio(Ratio) -> io_lib:format("~.2f", [float(Ratio)]).
 
 holds(true) -> "yes";
 holds(false) -> "NO".

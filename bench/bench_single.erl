@@ -12,28 +12,20 @@
 -spec run([thread | scheduler], bench_guest:guest(), bench_floor:floor(), map()) ->
           {[{thread | scheduler, map()}], [{string(), [non_neg_integer(), ...]}]}.
 run(Runners, Guest, Floor, #{requests := Requests}) ->
-    Rows = rows(Runners, Guest, Floor),
-    _ = turn(Rows, ?WARM_UP),
-    Turns = [turn(Rows, Count) || Count <- turns(Requests)],
-    Samples = [{Key, lists:append([element(2, lists:keyfind(Key, 1, Turn)) || Turn <- Turns])}
-               || {Key, _} <- Rows],
+    Samples = bench_rounds:run(rows(Runners, Guest, Floor), ?WARM_UP,
+                               bench_rounds:turns(Requests, ?TURN)),
     {[{Runner, summary(Runner, Samples)} || Runner <- Runners],
      [{Name, Nanos} || {{floor, Name}, Nanos} <- Samples]}.
 
-turns(Requests) when Requests > ?TURN -> [?TURN | turns(Requests - ?TURN)];
-turns(Requests) -> [Requests].
-
 rows(Runners, #{module := Mod, keep_0 := Keep0} = Guest, Floor) ->
     Ours = fun(Runner, M) ->
-        Options = bench_guest:options(Runner, Guest),
-        fun(Count) -> [bench_guest:request(M, Options, N) || N <- lists:seq(1, Count)] end
+        Template = bench_guest:template(M, bench_guest:options(Runner, Guest)),
+        fun(Count) -> [bench_guest:request(Template, N) || N <- lists:seq(1, Count)] end
     end,
     lists:append([[{{pool, Runner}, Ours(Runner, Mod)}, {{keep_0, Runner}, Ours(Runner, Keep0)}]
                   || Runner <- Runners])
         ++ [{{floor, Name}, fun(Count) -> bench_floor:run(Floor, Row, Count) end}
             || {Row, Name} <- bench_floor:rows(Floor)].
-
-turn(Rows, Count) -> [{Key, Fun(Count)} || {Key, Fun} <- Rows].
 
 summary(Runner, Samples) ->
     {_, Pool} = lists:keyfind({pool, Runner}, 1, Samples),

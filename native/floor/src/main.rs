@@ -6,10 +6,12 @@
 //! - `request`: what every request does, whatever its memory comes from; the check of its result.
 //! - `own`: instances over this project's memory, fresh or reused.
 //! - `stock`: instances over Wasmtime's own pool.
+//! - `ops`: the operations of a trivial module instead, when the first word is `ops`.
 //!
 //! Rule: it sleeps in a read whenever it isn't running a round.
 
 mod arguments;
+mod ops;
 mod own;
 mod port;
 mod request;
@@ -48,7 +50,11 @@ fn main() -> ExitCode {
 }
 
 fn serve() -> Result<()> {
-    let arguments = Arguments::parse(std::env::args_os().skip(1))?;
+    let mut words = std::env::args_os().skip(1).peekable();
+    if words.next_if(|word| word == "ops").is_some() {
+        return port::serve(ops::rows);
+    }
+    let arguments = Arguments::parse(words)?;
     port::serve(|| rows(&arguments))
 }
 

@@ -14,7 +14,7 @@ use crate::arguments::Arguments;
 use crate::request::{self, Files, Site, State};
 use crate::{Named, Row};
 
-/// As the binding's side of the benchmark.
+/// As the binding's side of the benchmarks.
 const POOL: PoolOptions = PoolOptions {
     instances: 256,
     max_memory: 256 << 20,
@@ -36,36 +36,51 @@ pub fn rows(arguments: &Arguments) -> Result<Vec<Named>> {
     ])
 }
 
-/// The guest as it was mapped from its artifact.
-struct Guest {
-    pre: InstancePre<State>,
+/// What the binding's side of the benchmarks compiles with.
+pub fn compile_options() -> CompileOptions {
+    CompileOptions {
+        fuel: false,
+        opt_level: OptLevel::Speed,
+        proposals: Vec::new(),
+        allocator: Allocator::Pooling(POOL),
+    }
+}
+
+/// A linked module and the images of its memories.
+pub struct Guest<T: 'static> {
+    pre: InstancePre<T>,
     memories: Vec<MemoryPlan>,
     tables: usize,
     engine: Arc<Engine>,
 }
 
-impl Guest {
+impl Guest<State> {
+    /// The guest, mapped from its artifact.
     fn load(arguments: &Arguments) -> Result<Self> {
-        let engine = Engine::get(&CompileOptions {
-            fuel: false,
-            opt_level: OptLevel::Speed,
-            proposals: Vec::new(),
-            allocator: Allocator::Pooling(POOL),
-        })?;
+        let engine = Engine::get(&compile_options())?;
         let file = Arc::new(File::open(&arguments.artifact)?);
         let contents = artifact::parse_file(&file, Check::Full)?;
         let code = file.try_clone()?;
         // SAFETY: the artifact was serialized for this run, and its checksum says it is complete.
         let module = unsafe { Module::deserialize_open_file(engine.wasmtime(), code) }?;
         let pre = request::linker(engine.wasmtime())?.instantiate_pre(&module)?;
-        let tables = module.resources_required().num_tables as usize;
-        Ok(Guest { pre, memories: contents.plans_from(&file)?, tables, engine })
+        Ok(Guest::new(pre, contents.plans_from(&file)?, engine))
+    }
+}
+
+impl<T: 'static> Guest<T> {
+    pub fn new(pre: InstancePre<T>, memories: Vec<MemoryPlan>, engine: Arc<Engine>) -> Self {
+        let tables = pre.module().resources_required().num_tables as usize;
+        Guest { pre, memories, tables, engine }
     }
 
-    /// A fresh instance. The permit goes after the store.
-    fn instance(&self, site: &mut Site) -> Result<(Store<State>, Instance, Permit)> {
+    pub fn engine(&self) -> &wasmtime::Engine {
+        self.engine.wasmtime()
+    }
+
+    /// A fresh instance in a fresh store. The permit goes after the store.
+    pub fn instance(&self, mut store: Store<T>) -> Result<(Store<T>, Instance, Permit)> {
         let lease = self.engine.pool().acquire(&self.memories, self.tables)?;
-        let mut store = site.store(self.engine.wasmtime())?;
         let (instance, permit) = lease.offer(|| self.pre.instantiate(&mut store));
         if permit.unclaimed() > 0 {
             bail!("the instance did not take its memory");
@@ -75,14 +90,15 @@ impl Guest {
 }
 
 struct Fresh {
-    guest: Arc<Guest>,
+    guest: Arc<Guest<State>>,
     site: Site,
 }
 
 impl Row for Fresh {
     fn request(&mut self) -> Result<Duration> {
         let start = Instant::now();
-        let (mut store, instance, permit) = self.guest.instance(&mut self.site)?;
+        let store = self.site.store(self.guest.engine())?;
+        let (mut store, instance, permit) = self.guest.instance(store)?;
         self.site.handle(&mut store, &instance)?;
         let result = store.data_mut().take_result();
         drop(store);
@@ -99,12 +115,12 @@ struct Reused {
     store: Store<State>,
     instance: Instance,
     _permit: Permit,
-    _guest: Arc<Guest>,
+    _guest: Arc<Guest<State>>,
 }
 
 impl Reused {
-    fn new(guest: Arc<Guest>, mut site: Site) -> Result<Self> {
-        let (store, instance, permit) = guest.instance(&mut site)?;
+    fn new(guest: Arc<Guest<State>>, mut site: Site) -> Result<Self> {
+        let (store, instance, permit) = guest.instance(site.store(guest.engine())?)?;
         Ok(Reused { site, store, instance, _permit: permit, _guest: guest })
     }
 }

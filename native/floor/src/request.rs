@@ -9,7 +9,7 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use crate::arguments::Arguments;
 
 /// An epoch that never comes: the checks cost their time, nothing is interrupted.
-const NEVER: u64 = 1 << 40;
+pub const NEVER: u64 = 1 << 40;
 
 /// Bytes of stack a guest may use; the binding gives the same.
 const WASM_STACK: usize = 1 << 20;
