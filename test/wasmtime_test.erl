@@ -187,7 +187,9 @@ temp(Config, Name) ->
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     Dir.
 
+%% A whole file or none: an artifact that is in use is mapped, and must not be cut under its users.
 write(Dir, Name, Data) ->
     Path = filename:join(Dir, Name),
-    ok = file:write_file(Path, Data),
+    ok = file:write_file([Path, ".new"], Data),
+    ok = file:rename([Path, ".new"], Path),
     Path.
