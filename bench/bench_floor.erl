@@ -12,14 +12,15 @@
 
 %% @doc Starts the program and waits until its rows are ready.
 -spec open(file:filename(), map()) -> floor().
-open(Program, Guest) -> start(Program, arguments(Guest)).
+open(Program, Guest) ->
+    io:format(standard_error, "bench: preparing the floor program~n", []),
+    start(Program, arguments(Guest)).
 
 %% @doc The same for the operations of a trivial module.
 -spec open_ops(file:filename()) -> floor().
 open_ops(Program) -> start(Program, ["ops"]).
 
 start(Program, Arguments) ->
-    io:format(standard_error, "bench: preparing the floor program~n", []),
     filelib:is_regular(Program) orelse bench_guest:fail("~ts does not exist", [Program]),
     Port = open_port({spawn_executable, Program},
                      [{packet, 4}, binary, exit_status, {args, Arguments}]),

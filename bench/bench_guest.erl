@@ -2,8 +2,9 @@
 %% Rule: the parts of a request are timed as a user's code would run them.
 -module(bench_guest).
 
--export([runners/1, prepare/2, load/2, options/2, options/3, root/3, template/2, request/2, instantiate/2,
-         handle/2, answer/0, cold_start/1, left_nothing/1, expected/0, must/2, fail/2]).
+-export([runners/1, prepare/2, load/2, pooled/1, options/2, options/3, root/3, template/2]).
+-export([request/2, instantiate/2, handle/2, answer/0, cold_start/1, left_nothing/1, expected/0]).
+-export([must/2, fail/2]).
 -export_type([guest/0]).
 
 -type guest() :: #{module := wasmtime:wasm_module(),
@@ -12,7 +13,7 @@
                    artifact := file:filename(),
                    temp := file:filename(), root := file:filename(), lib := file:filename()}.
 
--import(bench_stats, [now_ns/0, ms/1, median/1]).
+-import(bench_stats, [now_ns/0, ms/1, median/1, timed/1]).
 
 -define(MIB, 1048576).
 -define(LOADS, 21).
@@ -96,6 +97,8 @@ load(#{artifact := Artifact}, Change) ->
 
 pooled() -> pooled(#{}).
 
+%% @doc Compile options of the benchmarks' pool, with these of the pool changed.
+-spec pooled(map()) -> wasmtime:compile_options().
 pooled(Change) ->
     Pool = #{instances => 256, max_memory => 256 * ?MIB, keep_resident => 64 * ?MIB},
     #{allocator => pooling, pooling => maps:merge(Pool, Change)}.
@@ -224,11 +227,6 @@ read(Path) ->
         {ok, Bytes} -> Bytes;
         {error, Reason} -> fail("~ts: ~ts", [Path, file:format_error(Reason)])
     end.
-
-timed(Fun) ->
-    Start = now_ns(),
-    Result = Fun(),
-    {now_ns() - Start, Result}.
 
 say(Format, Args) ->
     io:format(standard_error, "bench: " ++ Format ++ "~n", Args).

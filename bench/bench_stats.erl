@@ -1,7 +1,7 @@
 %% Figures from samples. Rule: a percentile is a sample that was measured, never in between.
 -module(bench_stats).
 
--export([percentile/2, median/1, summary/1, us/1, ms/1, now_ns/0]).
+-export([percentile/2, median/1, summary/1, us/1, ms/1, now_ns/0, timed/1]).
 
 %% @doc The sample of nearest rank: the smallest that at least P percent do not exceed.
 -spec percentile(number(), [number(), ...]) -> number().
@@ -29,3 +29,10 @@ ms(Nanos) -> Nanos / 1_000_000.
 
 -spec now_ns() -> integer().
 now_ns() -> erlang:monotonic_time(nanosecond).
+
+%% @doc Nanoseconds of a function, and what it answered.
+-spec timed(fun(() -> Result)) -> {integer(), Result}.
+timed(Fun) ->
+    Start = now_ns(),
+    Result = Fun(),
+    {now_ns() - Start, Result}.

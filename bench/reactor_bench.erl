@@ -33,9 +33,11 @@ run(Options) ->
     Temp = temporary(),
     try
         bench_json:writable(maps:get(json, Options)),
+        ok = bench_pictures:writable(maps:get(svg, Options)),
         Report = measure(Options, Temp),
         io:put_chars(bench_report:markdown(Report)),
         bench_json:write(maps:get(json, Options), bench_report:json(Report)),
+        bench_pictures:write(maps:get(svg, Options), Report),
         verdict(Report)
     catch
         throw:{failed, Message} -> fail("~ts", [Message]);
@@ -56,9 +58,10 @@ measure(#{runner := Wanted} = Options, Temp) ->
     {Guest, Prepare} = bench_guest:prepare(environment("PY_REACTOR_DIR"), Temp),
     Floor = bench_floor:open(environment("WASMTIME_FLOOR"), Guest),
     say("~b requests of each row, in rounds", [maps:get(requests, Options)]),
-    {Singles, FloorRows} = bench_single:run(Runners, Guest, Floor, Options),
+    {{Singles, FloorRows}, Long} =
+        bench_watch:during(fun() -> bench_single:run(Runners, Guest, Floor, Options) end),
     ok = bench_floor:close(Floor),
-    Figures = [{Runner, maps:merge(Single, row(Runner, Guest, Options))}
+    Figures = [{Runner, maps:merge(Single, watched(Runner, Guest, Options, Long))}
                || {Runner, Single} <- Singles],
     say("cold start", []),
     Cold = bench_guest:cold_start(Guest),
@@ -66,7 +69,12 @@ measure(#{runner := Wanted} = Options, Temp) ->
     #{prepare => Prepare, cold_start_ms => Cold, runners => Figures, floor => FloorRows,
       options => Options}.
 
-row(Runner, Guest, #{callers := Callers, seconds := Seconds}) ->
+%% The turns of one caller belong to all runners.
+watched(Runner, Guest, Options, Long) ->
+    {Row, More} = bench_watch:during(fun() -> row(Runner, Guest, Options) end),
+    Row#{long_schedule => length(Long) + length(More)}.
+
+row(Runner, Guest, #{callers := Callers, seconds := Seconds, deadlines := Deadlines}) ->
     say("concurrent callers with runner ~s", [Runner]),
     Concurrent = [bench_concurrent:run(Runner, Guest, N, Seconds) || N <- Callers],
     say("host calls, memory, isolation, deadline with runner ~s", [Runner]),
@@ -74,7 +82,7 @@ row(Runner, Guest, #{callers := Callers, seconds := Seconds}) ->
       host_call => bench_host_call:run(Runner, Seconds),
       resident => bench_resident:run(Runner, Guest),
       isolation => bench_isolation:run(Runner, Guest),
-      deadline => bench_deadline:run(Runner, Guest)}.
+      deadline => bench_deadline:run(Runner, Guest, Deadlines)}.
 
 environment(Name) ->
     case os:getenv(Name) of

@@ -13,23 +13,23 @@ if [ "${1:-}" = clean ]; then
     exit 0
 fi
 
-command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin"
 command -v cargo >/dev/null || {
     echo "build-nif: cargo not found; install Rust 1.95 or newer with rustup" >&2
     exit 1
 }
 
-export CARGO_TARGET_DIR
-CARGO_TARGET_DIR=$(target_dir)
-cargo build --locked --release -p wasmtime_nif
+build() {
+    cargo build --locked --release -p wasmtime_nif || return
+    local built="$CARGO_TARGET_DIR/release/libwasmtime_nif.so"
+    [ -e "$built" ] || built="$CARGO_TARGET_DIR/release/libwasmtime_nif.dylib"
+    mkdir -p priv
+    # Debug information is ten times the code; it stays with cargo's copy.
+    strip --strip-debug -o "$library.new.$$" "$built" 2>/dev/null || cp "$built" "$library.new.$$"
+    if cmp -s "$library.new.$$" "$library"; then
+        rm -f "$library.new.$$"
+    else
+        mv -f "$library.new.$$" "$library"
+    fi
+}
 
-built="$CARGO_TARGET_DIR/release/libwasmtime_nif.so"
-[ -e "$built" ] || built="$CARGO_TARGET_DIR/release/libwasmtime_nif.dylib"
-mkdir -p priv
-# Debug information is ten times the code; it stays with cargo's copy.
-strip --strip-debug -o "$library.new.$$" "$built" 2>/dev/null || cp "$built" "$library.new.$$"
-if cmp -s "$library.new.$$" "$library"; then
-    rm -f "$library.new.$$"
-else
-    mv -f "$library.new.$$" "$library"
-fi
+building build

@@ -15,7 +15,7 @@ step() {
 }
 
 step cargo fmt --all --check
-step cargo clippy --locked --release --workspace --all-targets -- -D warnings
+step building cargo clippy --locked --release --workspace --all-targets -- -D warnings
 step rebar3 xref
 step rebar3 dialyzer
 step rebar3 edoc

@@ -15,3 +15,27 @@ target_dir() {
         echo "$ROOT/target"
     fi
 }
+
+# Runs a command that builds, for this clone alone. All clones share one target folder, so that
+# Wasmtime is built once; but cargo tells the project's own files by their times only, and would
+# take another clone's library for this one's. So the clone that builds after another one makes its
+# sources new.
+building() {
+    local target stamp
+    target=$(target_dir)
+    stamp="$target/clone"
+    mkdir -p "$target"
+    exec 9>"$target/clone.lock"
+    flock 9
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$ROOT" ]; then
+        find "$ROOT/native" -name '*.rs' -exec touch {} +
+        echo "$ROOT" >"$stamp"
+    fi
+    local code=0
+    CARGO_TARGET_DIR="$target" "$@" 9>&- || code=$?
+    exec 9>&-
+    return "$code"
+}
+
+# Where rustup puts cargo, for shells that were started before.
+command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin"

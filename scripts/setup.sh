@@ -66,10 +66,11 @@ rust_is_new_enough() {
 }
 
 install_rust() {
-    if apt-cache show rustup >/dev/null 2>&1; then
+    # Debian 13 has it, Debian 12 does not.
+    if apt-cache policy rustup 2>/dev/null | grep -q 'Candidate: [0-9]'; then
         missing=(rustup)
         install_missing rustup
-        rustup toolchain install --profile minimal stable >/dev/null
+        rustup toolchain install --profile default stable >/dev/null
         rustup default stable >/dev/null
     fi
     rust_is_new_enough || {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs every test: cargo's, EUnit's, Common Test's. The last line is `N passed, N failed`, and the
-# exit code says the same. Rule: nothing is left out quietly; --quick only makes fewer rounds, and
-# FULL=1 makes many.
+# Runs every test: of cargo, EUnit and Common Test. The last line is `N passed, N failed`, with
+# `, N skipped` where cargo leaves some to be run by others; the exit code says the same. Rule:
+# nothing is left out quietly; --quick only makes fewer rounds, and FULL=1 makes many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -61,7 +61,7 @@ if [ -z "${PY_REACTOR_DIR:-}" ]; then
     fi
 fi
 
-run cargo test --locked --release --workspace --no-fail-fast
+run building cargo test --locked --release --workspace --no-fail-fast
 count "$(sum 'test result: [A-Za-z]+\. [0-9]+ passed')" \
       "$(sum '[0-9]+ failed; ')" "$(sum '[0-9]+ ignored; ')"
 

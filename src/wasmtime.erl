@@ -199,8 +199,7 @@ preinit_options(Opts) ->
 
 %% @doc Checks instantiate options and links the module with them once. `instantiate/1' takes the
 %% template, and then looks nothing up; use it where instances come and go. Directories of `wasi'
-%% are opened here, an inherited environment is read here. Without `host' each instance's host
-%% calls are served by the process that calls it.
+%% are opened here, an inherited environment is read here.
 %%
 %% Errors: those of {@link instantiate/2} that do not depend on the moment.
 -spec prepare(wasm_module(), instance_options()) -> {ok, template()} | {error, error()}.
@@ -210,7 +209,9 @@ prepare(Mod, Opts) ->
             case wasmtime_nif:instance_prepare(Mod, Complete) of
                 {ok, Ref} ->
                     Table = wasmtime_call:table(Funs),
-                    {ok, #wasmtime_template{ref = Ref, funs = Funs, table = Table}};
+                    #{runner := Runner} = Complete,
+                    {ok, #wasmtime_template{ref = Ref, runner = Runner, funs = Funs,
+                                            table = Table}};
                 Error -> Error
             end;
         Error ->
@@ -228,11 +229,12 @@ instantiate(Mod) -> instantiate(Mod, #{}).
 %% stand among the options themselves), `wasi' (a map, see docs/wasi.md; without it WASI is not
 %% linked), `memory_limit' (bytes of each memory, default 256 MiB), `total_memory_limit' (of all
 %% together, default `unlimited'), `max_tables' (100), `max_table_elements' (10,000,000),
-%% `max_instances' (10; 100 for a component), each also `unlimited', and `host_timeout' (ms of one
-%% host call or `infinity', default 30,000).
+%% `max_instances' (10; 100 for a component), each also `unlimited', `host_timeout' (ms of one
+%% host call or `infinity', default 30,000), and `runner' (`thread', the default: an OS thread runs
+%% the guest; `scheduler': the calling process does, in slices; see docs/throughput.md).
 %%
-%% Errors: class `link' (`unknown_import', `incompatible_import'), `instantiate' (`badarg', `file'),
-%% `limit', `pool' (`pool_exhausted'), `trap' (from the start section).
+%% Errors: class `link' (`unknown_import', `incompatible_import'), `instantiate' (`badarg', also for
+%% a file or folder of `wasi' that cannot be opened), `limit', `pool' (`pool_exhausted'), `trap' (from the start section).
 -spec instantiate(wasm_module(), instance_options()) -> {ok, instance()} | {error, error()}.
 instantiate(Mod, Opts) ->
     case wasmtime_options:instance(instantiate, Opts, wasmtime_nif:module_kind(Mod)) of
@@ -284,8 +286,8 @@ destroy(_) -> error(badarg).
 %% ---- memory and output ----------------------------------------------------------------------
 
 %% @doc Reads from the memory exported as `memory', else from the first exported one. `Offset' and
-%% `Length' in bytes. Errors: class `memory' (`memory_out_of_bounds', `unknown_export', `busy' while
-%% the guest runs, `destroyed', `badarg').
+%% `Length' in bytes. Errors: class `memory' (`memory_out_of_bounds', `unknown_export', `badarg') and
+%% class `call' (`busy' while the guest runs, `destroyed').
 -spec read_memory(instance(), non_neg_integer(), non_neg_integer()) ->
           {ok, binary()} | {error, error()}.
 read_memory(Inst, Offset, Length) -> wasmtime_memory:read(Inst, {ok, undefined}, Offset, Length).

@@ -10,13 +10,12 @@
 %% @doc A new instance; a start section runs before this returns.
 -spec instantiate(reference(), map(), map()) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
-instantiate(Mod, Opts, Funs) ->
-    Ref = make_ref(),
-    Made = case wasmtime_nif:instance_new(Mod, Opts, Ref) of
-        dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Ref);
+instantiate(Mod, #{runner := Runner} = Opts, Funs) ->
+    Made = case wasmtime_nif:instance_new(Mod, Opts) of
+        dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts);
         Other -> Other
     end,
-    made(Made, Ref, Funs, table(Funs)).
+    made(Made, #wasmtime_instance{runner = Runner, funs = Funs, table = table(Funs)}).
 
 %% @doc The functions in the order of their names.
 -spec table(map()) -> tuple().
@@ -26,54 +25,45 @@ table(Funs) ->
 %% @doc A new instance of a template.
 -spec instantiate(#wasmtime_template{}) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
-instantiate(#wasmtime_template{ref = Template, funs = Funs, table = Table}) ->
-    Ref = make_ref(),
-    Made = case wasmtime_nif:instance_from(Template, Ref) of
-        dirty -> wasmtime_nif:instance_from_dirty(Template, Ref);
+instantiate(#wasmtime_template{ref = Template, runner = Runner, funs = Funs, table = Table}) ->
+    Made = case wasmtime_nif:instance_from(Template) of
+        dirty -> wasmtime_nif:instance_from_dirty(Template);
         Other -> Other
     end,
-    made(Made, Ref, Funs, Table).
+    made(Made, #wasmtime_instance{runner = Runner, funs = Funs, table = Table}).
 
-made({ok, Inst0}, _, Funs, Table) ->
-    {ok, #wasmtime_instance{ref = Inst0, funs = Funs, table = Table}};
-made({wait, Inst0, Started}, Ref, Funs, Table) ->
-    Inst = #wasmtime_instance{ref = Inst0, funs = Funs, table = Table},
-    case finish(Started, Ref, Inst) of
+made({ok, Inst0}, Inst) ->
+    {ok, Inst#wasmtime_instance{ref = Inst0}};
+made({start, Inst0}, Unstarted) ->
+    Inst = Unstarted#wasmtime_instance{ref = Inst0},
+    case start(Inst) of
         {ok, _} -> {ok, Inst};
         Error -> Error
     end;
-made(Error, _, _, _) ->
+made(Error, _) ->
     Error.
 
-%% @doc Calls an export. All messages of the call carry a reference that is made just before the
-%% wait, so a full mailbox is not searched.
+start(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst) ->
+    drive(wasmtime_nif:instance_start(Inst0, undefined), Inst);
+start(#wasmtime_instance{ref = Inst0} = Inst) ->
+    Ref = make_ref(),
+    finish(wasmtime_nif:instance_start(Inst0, Ref), Ref, Inst).
+
+%% @doc Calls an export.
 -spec call(#wasmtime_instance{}, binary(), [term()], map()) ->
           {ok, [term()]} | {error, wasmtime_error:t()}.
+call(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst, Name, Args, Opts) ->
+    Result = drive(wasmtime_nif:call_start(Inst0, Name, Args, Opts, undefined), Inst),
+    noted(Name, Inst, Result);
 call(#wasmtime_instance{ref = Inst0} = Inst, Name, Args, Opts) ->
     Ref = make_ref(),
-    Started = wasmtime_nif:call_start(Inst0, Name, Args, Opts, Ref),
-    noted(Name, Inst, finish(Started, Ref, Inst)).
+    Result = finish(wasmtime_nif:call_start(Inst0, Name, Args, Opts, Ref), Ref, Inst),
+    noted(Name, Inst, Result).
 
-%% A thread runner sends messages; under the scheduler runner this process polls the guest itself.
-finish({result, Result}, _, _) -> Result;
+%% A thread runs the guest. All messages carry a reference that is made just before the wait, so a
+%% full mailbox is not searched.
 finish(ok, Ref, Inst) -> loop(Ref, Inst);
-finish({error, _} = Error, _, _) -> Error;
-finish({Call, Step}, Ref, Inst) -> drive(Step, Call, Ref, Inst).
-
-drive(Step, Call, Ref, Inst) ->
-    case Step of
-        {host, HostId, Index, Args} ->
-            Fun = element(Index + 1, Inst#wasmtime_instance.table),
-            Next = wasmtime_nif:call_resume(Call, HostId, answer(Fun, Inst, Args)),
-            drive(Next, Call, Ref, Inst);
-        {result, Result} ->
-            Result;
-        again ->
-            drive(wasmtime_nif:call_poll(Call), Call, Ref, Inst);
-        wait ->
-            receive {wasmtime_wake, Ref} -> ok end,
-            drive(wasmtime_nif:call_poll(Call), Call, Ref, Inst)
-    end.
+finish(Error, _, _) -> Error.
 
 loop(Ref, Inst) ->
     receive
@@ -82,6 +72,34 @@ loop(Ref, Inst) ->
         {wasmtime_host_call, Ref, HostId, Key, Args} ->
             ok = wasmtime_nif:host_reply(Inst#wasmtime_instance.ref, HostId, serve(Key, Args, Inst)),
             loop(Ref, Inst)
+    end.
+
+%% This process polls the guest itself.
+drive({result, Result}, _) -> Result;
+drive({error, _} = Error, _) -> Error;
+drive({Call, Step}, Inst) -> drive(Step, Call, Inst).
+
+drive(Step, Call, Inst) ->
+    case Step of
+        {host, HostId, Index, Args} ->
+            Fun = element(Index + 1, Inst#wasmtime_instance.table),
+            drive(wasmtime_nif:call_resume(Call, HostId, answer(Fun, Inst, Args)), Call, Inst);
+        {result, Result} ->
+            Result;
+        again ->
+            drive(wasmtime_nif:call_poll(Call), Call, Inst);
+        wait ->
+            ok = sleep(Call),
+            drive(wasmtime_nif:call_poll(Call), Call, Inst)
+    end.
+
+%% The reference is made only where it is waited for: OTP 25 crashes when references that a receive
+%% is prepared for pile up in calls inside calls.
+sleep(Call) ->
+    Ref = make_ref(),
+    case wasmtime_nif:call_sleep(Call, Ref) of
+        wait -> receive {wasmtime_wake, Ref} -> ok end;
+        again -> ok
     end.
 
 %% A pre-initialization wants to know whether `_initialize' was called (see wasmtime_preinit).
@@ -94,16 +112,17 @@ noted(_, _, Result) ->
 %% @doc Ends an instance; its store and its slot are free when this returns.
 -spec destroy(#wasmtime_instance{}) -> ok.
 destroy(#wasmtime_instance{ref = Inst0}) ->
-    Ref = make_ref(),
-    case destroy(Inst0, Ref) of
+    case wasmtime_nif:instance_destroy(Inst0) of
         ok -> ok;
-        wait -> receive {wasmtime_result, Ref, _Id, _} -> ok end
+        dirty -> wasmtime_nif:instance_destroy_dirty(Inst0);
+        wait -> mourn(Inst0)
     end.
 
-destroy(Inst0, Ref) ->
-    case wasmtime_nif:instance_destroy(Inst0, Ref) of
-        dirty -> wasmtime_nif:instance_destroy_dirty(Inst0, Ref);
-        Result -> Result
+mourn(Inst0) ->
+    Ref = make_ref(),
+    case wasmtime_nif:instance_mourn(Inst0, Ref) of
+        ok -> ok;
+        wait -> receive {wasmtime_result, Ref, _Id, _} -> ok end
     end.
 
 %% ---- host functions -------------------------------------------------------------------------

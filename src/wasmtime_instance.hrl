@@ -2,6 +2,7 @@
 %% functions travel with it so that whichever process calls can serve the guest's host calls.
 -record(wasmtime_instance, {
     ref :: reference(),
+    runner :: thread | scheduler,
     funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term()),
               initialized => atomics:atomics_ref()},
     %% The functions in the order of their names, as native code counts them.
@@ -11,6 +12,7 @@
 %% A module with instance options that were checked and linked.
 -record(wasmtime_template, {
     ref :: reference(),
+    runner :: thread | scheduler,
     funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term())},
     table :: tuple()
 }).

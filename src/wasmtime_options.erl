@@ -40,7 +40,7 @@
                       max_table_elements => limit(),
                       max_instances => limit(),
                       host_timeout => timeout(),
-                      runner => thread,
+                      runner => thread | scheduler,
                       {iodata(), iodata()} => host_fun()}.
 -type call() :: #{timeout => timeout(), fuel => non_neg_integer()}.
 -type preinit() :: #{compile => compile(),

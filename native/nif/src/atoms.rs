@@ -10,6 +10,7 @@ rustler::atoms! {
     none,
     // answers
     wait,
+    start,
     dirty,
     not_running,
     again,

@@ -115,7 +115,7 @@ impl Drop for Instance {
         }
         background::run(move || {
             pending.into_iter().for_each(Pending::finish);
-            if let Destroyed::Restore(pending) = guest.destroy(None) {
+            if let Destroyed::Restore(pending) = guest.destroy() {
                 pending.finish();
             }
         });

@@ -41,7 +41,7 @@ pub fn start<'a>(
 ) -> Term<'a> {
     match instance.guest().runner() {
         Runner::Thread => done(env, enqueue(env, instance, request, timeout, reference)),
-        Runner::Scheduler => scheduler::start(env, instance, request, timeout, reference),
+        Runner::Scheduler => scheduler::start(env, instance, request, timeout),
     }
 }
 
@@ -49,6 +49,12 @@ pub fn start<'a>(
 #[rustler::nif]
 fn call_poll<'a>(env: Env<'a>, call: ResourceArc<Call>) -> Term<'a> {
     guarded(env, || call.0.poll(env))
+}
+
+/// Says that the process is about to wait for the guest.
+#[rustler::nif]
+fn call_sleep<'a>(env: Env<'a>, call: ResourceArc<Call>, reference: Term<'a>) -> Term<'a> {
+    guarded(env, || call.0.sleep(env, reference))
 }
 
 /// Answers the call's host call and goes on.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustler::{Atom, Encoder, Env, LocalPid, NifResult, ResourceArc, Term};
 use wasmtime_beam::Result;
-use wasmtime_beam::guest::{Client, Destroyed, Guest, Request};
+use wasmtime_beam::guest::{Destroyed, Guest, Request};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::template::Template;
 
@@ -24,12 +24,11 @@ fn instance_new<'a>(
     env: Env<'a>,
     module: ResourceArc<Module>,
     opts: Term<'a>,
-    reference: Term<'a>,
 ) -> NifResult<Term<'a>> {
     if module.get().facts().heavy {
         return Ok(atoms::dirty().encode(env));
     }
-    new(env, &module, opts, reference)
+    new(env, &module, opts)
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -37,21 +36,15 @@ fn instance_new_dirty<'a>(
     env: Env<'a>,
     module: ResourceArc<Module>,
     opts: Term<'a>,
-    reference: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    new(env, &module, opts, reference)
+    new(env, &module, opts)
 }
 
-fn new<'a>(
-    env: Env<'a>,
-    module: &Module,
-    opts: Term<'a>,
-    reference: Term<'a>,
-) -> NifResult<Term<'a>> {
+fn new<'a>(env: Env<'a>, module: &Module, opts: Term<'a>) -> NifResult<Term<'a>> {
     let (options, host) = options::instance(opts)?;
     let host = (host != env.pid()).then_some(host);
     let guest = || Guest::new(module.get(), &options);
-    Ok(guarded(env, || make(env, guest(), host, reference)))
+    Ok(guarded(env, || make(env, guest(), host)))
 }
 
 /// Checks and links options once. A host other than the calling process serves every instance.
@@ -70,53 +63,49 @@ fn instance_prepare<'a>(
 }
 
 #[rustler::nif]
-fn instance_from<'a>(
-    env: Env<'a>,
-    prepared: ResourceArc<Prepared>,
-    reference: Term<'a>,
-) -> Term<'a> {
+fn instance_from<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>) -> Term<'a> {
     if prepared.template().module().facts().heavy {
         return atoms::dirty().encode(env);
     }
-    from(env, &prepared, reference)
+    from(env, &prepared)
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
-fn instance_from_dirty<'a>(
-    env: Env<'a>,
-    prepared: ResourceArc<Prepared>,
-    reference: Term<'a>,
-) -> Term<'a> {
-    from(env, &prepared, reference)
+fn instance_from_dirty<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>) -> Term<'a> {
+    from(env, &prepared)
 }
 
-fn from<'a>(env: Env<'a>, prepared: &Prepared, reference: Term<'a>) -> Term<'a> {
+fn from<'a>(env: Env<'a>, prepared: &Prepared) -> Term<'a> {
     guarded(env, || {
         let guest = Guest::of(prepared.template());
-        make(env, guest, prepared.host, reference)
+        make(env, guest, prepared.host)
     })
 }
 
-fn make<'a>(
-    env: Env<'a>,
-    guest: Result<Arc<Guest>>,
-    host: Option<LocalPid>,
-    reference: Term<'a>,
-) -> Term<'a> {
+fn make<'a>(env: Env<'a>, guest: Result<Arc<Guest>>, host: Option<LocalPid>) -> Term<'a> {
     match guest {
-        Ok(guest) => start(env, Instance::new(guest, host), reference),
+        Ok(guest) => finish(env, Instance::new(guest, host)),
         Err(failure) => error::encode(env, &failure),
     }
 }
 
-fn start<'a>(env: Env<'a>, instance: Instance, reference: Term<'a>) -> Term<'a> {
+/// `{start, Instance}` when a start section is to run: `instance_start` is next.
+fn finish<'a>(env: Env<'a>, instance: Instance) -> Term<'a> {
     if instance.guest().module().facts().has_start {
-        let instance = ResourceArc::new(instance);
-        let step = call::start(env, &instance, Request::Instantiate, None, reference);
-        return (atoms::wait(), instance, step).encode(env);
+        return (atoms::start(), ResourceArc::new(instance)).encode(env);
     }
     let made = instance.guest().instantiate();
     answer(env, made.map(|()| ResourceArc::new(instance)))
+}
+
+/// Makes an instance whose module has a start section; answers like `call_start`.
+#[rustler::nif]
+fn instance_start<'a>(
+    env: Env<'a>,
+    instance: ResourceArc<Instance>,
+    reference: Term<'a>,
+) -> Term<'a> {
+    guarded(env, || call::start(env, &instance, Request::Instantiate, None, reference))
 }
 
 #[rustler::nif]
@@ -124,50 +113,50 @@ fn instance_interrupt(instance: ResourceArc<Instance>) -> Atom {
     if instance.guest().control().interrupt() { atoms::ok() } else { atoms::not_running() }
 }
 
+/// `wait` when the guest runs: `instance_mourn` is next.
 #[rustler::nif]
-fn instance_destroy<'a>(
-    env: Env<'a>,
-    instance: ResourceArc<Instance>,
-    reference: Term<'a>,
-) -> Term<'a> {
-    guarded(env, || match instance.guest().destroy(Some(mourner(env, &instance, reference))) {
-        Destroyed::Done => atoms::ok().encode(env),
-        Destroyed::Later => {
-            if instance.guest().runner() == Runner::Scheduler {
-                instance.guest().wind_up();
+fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
+    guarded(env, || {
+        let step = match instance.guest().destroy() {
+            Destroyed::Done => atoms::ok(),
+            Destroyed::Later => {
+                if instance.guest().runner() == Runner::Scheduler {
+                    instance.guest().wind_up();
+                }
+                atoms::wait()
             }
-            atoms::wait().encode(env)
-        }
-        Destroyed::Restore(pending) => match pending.finish_within(INLINE_RESTORE) {
-            None => atoms::ok().encode(env),
-            Some(pending) => {
-                instance.keep(pending);
-                atoms::dirty().encode(env)
-            }
-        },
+            Destroyed::Restore(pending) => match pending.finish_within(INLINE_RESTORE) {
+                None => atoms::ok(),
+                Some(pending) => {
+                    instance.keep(pending);
+                    atoms::dirty()
+                }
+            },
+        };
+        step.encode(env)
     })
 }
 
 /// Restores what `instance_destroy` left because it takes long.
 #[rustler::nif(schedule = "DirtyCpu")]
-fn instance_destroy_dirty<'a>(
-    env: Env<'a>,
-    instance: ResourceArc<Instance>,
-    _reference: Term<'a>,
-) -> Term<'a> {
+fn instance_destroy_dirty<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
     guarded(env, || {
         instance.take_pending().into_iter().for_each(|pending| pending.finish());
         atoms::ok().encode(env)
     })
 }
 
-fn mourner<'a>(
+/// `ok` when the store is gone; `wait` when a message says so later.
+#[rustler::nif]
+fn instance_mourn<'a>(
     env: Env<'a>,
-    instance: &ResourceArc<Instance>,
+    instance: ResourceArc<Instance>,
     reference: Term<'a>,
-) -> Arc<dyn Client> {
+) -> Term<'a> {
     let pid = env.pid();
-    Requester::new(reference, pid, pid, instance.clone(), Reply::Ok).as_client()
+    let mourner = Requester::new(reference, pid, pid, instance.clone(), Reply::Ok).as_client();
+    let waits = instance.guest().control().mourn(mourner);
+    if waits { atoms::wait().encode(env) } else { atoms::ok().encode(env) }
 }
 
 #[rustler::nif]

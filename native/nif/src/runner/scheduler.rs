@@ -35,10 +35,8 @@ pub struct Turn {
 /// What the guest wants of the process, until the process looks.
 struct Caller {
     pid: LocalPid,
-    /// Serves the host calls, when it is another process.
-    host: Option<LocalPid>,
-    home: Home,
-    instance: ResourceArc<Instance>,
+    /// The reference that the process waits for, once it waits.
+    home: Mutex<Option<Home>>,
     news: Mutex<News>,
     state: AtomicU8,
 }
@@ -71,15 +69,10 @@ pub fn start<'a>(
     instance: &ResourceArc<Instance>,
     request: Request,
     timeout: Option<Duration>,
-    reference: Term<'a>,
 ) -> Term<'a> {
-    let pid = env.pid();
-    let host = Some(instance.host(pid)).filter(|host| *host != pid);
     let client = Arc::new(Caller {
-        pid,
-        host,
-        home: Home::new(reference),
-        instance: instance.clone(),
+        pid: env.pid(),
+        home: Mutex::new(None),
         news: Mutex::default(),
         state: AtomicU8::new(AWAKE),
     });
@@ -95,13 +88,10 @@ pub fn start<'a>(
     match instance.guest().submit(job, timeout) {
         Ok(Submitted::NeedsRunner) => turn.begin(env, true),
         Ok(Submitted::Queued) => turn.begin(env, false),
-        // A host that is this very process polls the call around this one, and so polls this one.
+        // This process polls the call around this one, and so this one.
         Ok(Submitted::Nested) => {
-            let polls = turn.client.host.is_none();
-            if polls {
-                turn.drive();
-            }
-            turn.begin(env, polls)
+            turn.drive();
+            turn.begin(env, true)
         }
         Err(failure) => error::encode(env, &failure),
     }
@@ -113,7 +103,7 @@ impl Turn {
     }
 
     fn begin(self, env: Env<'_>, has_turn: bool) -> Term<'_> {
-        let polled = if has_turn { self.advance(env) } else { Polled::Goes(self.rest(env)) };
+        let polled = if has_turn { self.advance(env) } else { Polled::Goes(rest(env)) };
         let step = match polled {
             Polled::Over(result) => return result,
             Polled::Goes(step) => step,
@@ -149,11 +139,11 @@ impl Turn {
                 break Polled::Goes(atoms::again().encode(env));
             }
             if !self.drives() {
-                break Polled::Goes(self.rest(env));
+                break Polled::Goes(rest(env));
             }
             self.client.state.store(AWAKE, Ordering::SeqCst);
             if !self.step() {
-                break Polled::Goes(self.rest(env));
+                break Polled::Goes(rest(env));
             }
         };
         // A slice is the whole turn of a process.
@@ -202,14 +192,13 @@ impl Turn {
         true
     }
 
-    /// Waits for a message, unless something happened already.
-    fn rest<'a>(&self, env: Env<'a>) -> Term<'a> {
+    /// The process is about to wait for a message with `reference`: `wait` when it will get one,
+    /// `again` when something happened already.
+    pub fn sleep<'a>(&self, env: Env<'a>, reference: Term<'a>) -> Term<'a> {
+        *self.client.home.lock() = Some(Home::new(reference));
         let state = &self.client.state;
         let asleep = state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
-        match asleep {
-            Ok(_) => atoms::wait().encode(env),
-            Err(_) => atoms::again().encode(env),
-        }
+        if asleep.is_ok() { rest(env) } else { atoms::again().encode(env) }
     }
 
     /// What the process must know or do.
@@ -239,24 +228,20 @@ impl Turn {
     }
 }
 
+/// The guest waits: the process may sleep.
+fn rest(env: Env<'_>) -> Term<'_> {
+    atoms::wait().encode(env)
+}
+
 impl Client for Caller {
     fn host_call(&self, call: HostCall) -> bool {
-        match self.host {
-            Some(host) => self.ask(host, &call),
-            None => {
-                self.news.lock().host_call = Some(call);
-                self.notify();
-                true
-            }
-        }
+        self.news.lock().host_call = Some(call);
+        self.notify();
+        true
     }
 
     fn asker(&self) -> u64 {
         number(self.pid)
-    }
-
-    fn host(&self) -> u64 {
-        number(self.host.unwrap_or(self.pid))
     }
 
     fn finish(&self, _: JobId, outcome: Outcome) {
@@ -272,24 +257,13 @@ impl Client for Caller {
 }
 
 impl Caller {
-    /// Sends a host call to another process; a scheduler cannot know whether it is there.
-    fn ask(&self, host: LocalPid, call: &HostCall) -> bool {
-        let (message, id) = (self.home.host_call(call), call.id);
-        let control = self.instance.guest().control().clone();
-        background::run(move || {
-            if !message.send(host) {
-                control.reply(id, Err(Error::host_down()));
-            }
-        });
-        true
-    }
-
     /// Something happened: the process looks before it sleeps, or is sent a message.
     fn notify(&self) {
         if self.state.swap(WOKEN, Ordering::SeqCst) != ASLEEP {
             return;
         }
-        let (message, pid) = (self.home.wake(), self.pid);
+        let Some(message) = self.home.lock().as_ref().map(Home::wake) else { return };
+        let pid = self.pid;
         if is_scheduler_thread() {
             background::run(move || {
                 let _ = message.send(pid);

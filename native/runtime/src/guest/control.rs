@@ -323,15 +323,12 @@ impl Control {
     }
 
     /// No job starts after this; a running one is cancelled and the queue answered. True when the
-    /// caller must take the store itself, false when the runner will and tells `mourner`.
-    pub(super) fn doom(self: &Arc<Self>, mourner: Option<Arc<dyn Client>>) -> bool {
+    /// caller must take the store itself, false when the runner will.
+    pub(super) fn doom(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
         state.doomed = true;
         let queue = std::mem::take(&mut state.queue);
         let attached = state.attached;
-        if attached {
-            state.mourners.extend(mourner);
-        }
         let running = state.running.first_mut().map(|running| {
             running.cancelled.get_or_insert(Reason::Destroyed);
             running.id
@@ -342,6 +339,16 @@ impl Control {
         }
         queue.into_iter().for_each(|job| job.finish(Err(destroyed())));
         !attached
+    }
+
+    /// True when `client` will be told that the store of the doomed guest is gone; false when it is
+    /// gone already.
+    pub fn mourn(&self, client: Arc<dyn Client>) -> bool {
+        let mut state = self.state.lock();
+        if state.attached {
+            state.mourners.push(client);
+        }
+        state.attached
     }
 
     /// Tells everybody who waits for the end of the store.

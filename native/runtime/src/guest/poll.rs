@@ -71,7 +71,7 @@ pub enum Destroyed {
     Done,
     /// The store is gone, but its memory is still to be restored.
     Restore(Pending),
-    /// The runner does it and tells the client.
+    /// The runner does it.
     Later,
 }
 
@@ -220,7 +220,7 @@ impl Guest {
     fn unmade(&self, cell: Box<StoreCell>) -> Body {
         drop(cell);
         self.permit.lock().take();
-        self.control.doom(None);
+        self.control.doom();
         Body::Gone
     }
 
@@ -282,9 +282,9 @@ impl Guest {
         }
     }
 
-    /// Ends the guest in any state; `mourner` is told when the answer is `Later`.
-    pub fn destroy(&self, mourner: Option<Arc<dyn Client>>) -> Destroyed {
-        if !self.control.doom(mourner) {
+    /// Ends the guest in any state. When the answer is `Later`, [`Control::mourn`] tells its end.
+    pub fn destroy(&self) -> Destroyed {
+        if !self.control.doom() {
             return Destroyed::Later;
         }
         let old = std::mem::replace(&mut *self.body.lock(), Body::Gone);

@@ -36,8 +36,8 @@ fn used(guest: &Guest) -> u64 {
 fn an_idle_guest_goes_at_once() {
     let guest = guest_of(&module_in_own_pool(WAT));
     assert_eq!(used(&guest), 1);
-    assert!(finish(guest.destroy(None)));
-    assert!(finish(guest.destroy(None)));
+    assert!(finish(guest.destroy()));
+    assert!(finish(guest.destroy()));
     assert!(guest.is_gone());
     assert_eq!(used(&guest), 0);
     let job = Job::new(call("one", &[]), Recorder::new());
@@ -52,14 +52,17 @@ fn a_parked_guest_goes_with_its_queue() {
     submit(&guest, &Recorder::new(), call("ask", &[]));
     host_call(&guest);
     submit(&guest, &client, call("one", &[]));
-    assert!(!finish(guest.destroy(Some(mourner.clone()))));
-    assert!(!finish(guest.destroy(Some(mourner.clone()))));
+    assert!(!finish(guest.destroy()));
+    assert!(!finish(guest.destroy()));
+    assert!(guest.control().mourn(mourner.clone()));
+    assert!(guest.control().mourn(mourner.clone()));
     let error = client.outcome().unwrap_err();
     assert_eq!((error.class, error.kind), (Class::Call, Kind::Destroyed));
     assert_eq!(done(&guest).unwrap_err().kind, Kind::Destroyed);
     assert_eq!(mourner.outcomes(), 0);
     assert!(matches!(poll(&guest), Step::Gone));
     assert_eq!(mourner.outcomes(), 2);
+    assert!(!guest.control().mourn(mourner.clone()));
 }
 
 /// A loop on a thread ends, and who destroyed it is told when the store is gone.
@@ -68,7 +71,7 @@ fn a_running_guest_goes_soon() {
     let (guest, client, mourner) = (guest(WAT), Recorder::new(), Recorder::new());
     start(&guest, &client, call("loop", &[]));
     std::thread::sleep(std::time::Duration::from_millis(2));
-    if !finish(guest.destroy(Some(mourner.clone()))) {
+    if !finish(guest.destroy()) && guest.control().mourn(mourner.clone()) {
         assert_eq!(mourner.outcome(), Ok(vec![]));
     }
     assert_eq!(client.outcome().unwrap_err().kind, Kind::Destroyed);
