@@ -112,9 +112,12 @@ noted(_, _, Result) ->
 %% @doc Ends an instance; its store and its slot are free when this returns.
 -spec destroy(#wasmtime_instance{}) -> ok.
 destroy(#wasmtime_instance{ref = Inst0}) ->
-    case wasmtime_nif:instance_destroy(Inst0) of
-        ok -> ok;
+    Done = case wasmtime_nif:instance_destroy(Inst0) of
         dirty -> wasmtime_nif:instance_destroy_dirty(Inst0);
+        Other -> Other
+    end,
+    case Done of
+        ok -> ok;
         wait -> mourn(Inst0)
     end.
 

@@ -8,7 +8,7 @@
 -export([read/4, write/4, size/2]).
 
 %% Reads and writes of more bytes than this go to a dirty scheduler: copying them takes longer than
-%% the way there.
+%% the way there. So do those that would wait for another visitor of the guest.
 -define(DIRTY_BYTES, 262144).
 %% No memory reaches this far; what lies beyond need not be told apart.
 -define(BEYOND, 16#FFFFFFFFFFFFFFFF).
@@ -21,7 +21,11 @@ read(#wasmtime_instance{ref = Ref}, {ok, Name}, Offset, Length)
     Far = min(Offset, ?BEYOND),
     case Length > ?DIRTY_BYTES of
         true -> wasmtime_nif:memory_read_dirty(Ref, Name, Far, min(Length, ?BEYOND));
-        false -> wasmtime_nif:memory_read(Ref, Name, Far, Length)
+        false ->
+            case wasmtime_nif:memory_read(Ref, Name, Far, Length) of
+                dirty -> wasmtime_nif:memory_read_dirty(Ref, Name, Far, Length);
+                Result -> Result
+            end
     end;
 read(#wasmtime_instance{}, Name, _, _) ->
     bad_memory(Name, "offset and length must be integers of 0 or more");
@@ -34,7 +38,11 @@ write(#wasmtime_instance{ref = Ref}, {ok, Name}, Offset, Data)
     Far = min(Offset, ?BEYOND),
     case byte_size(Data) > ?DIRTY_BYTES of
         true -> wasmtime_nif:memory_write_dirty(Ref, Name, Far, Data);
-        false -> wasmtime_nif:memory_write(Ref, Name, Far, Data)
+        false ->
+            case wasmtime_nif:memory_write(Ref, Name, Far, Data) of
+                dirty -> wasmtime_nif:memory_write_dirty(Ref, Name, Far, Data);
+                Result -> Result
+            end
     end;
 write(#wasmtime_instance{} = Inst, Name, Offset, Data) when is_list(Data) ->
     try iolist_to_binary(Data) of
@@ -49,7 +57,11 @@ write(_, _, _, _) ->
 
 -spec size(tuple(), name()) ->
           {ok, {non_neg_integer(), non_neg_integer()}} | {error, wasmtime_error:t()}.
-size(#wasmtime_instance{ref = Ref}, {ok, Name}) -> wasmtime_nif:memory_size(Ref, Name);
+size(#wasmtime_instance{ref = Ref}, {ok, Name}) ->
+    case wasmtime_nif:memory_size(Ref, Name) of
+        dirty -> wasmtime_nif:memory_size_dirty(Ref, Name);
+        Result -> Result
+    end;
 size(#wasmtime_instance{}, error) -> bad_memory(error, "");
 size(_, _) -> error(badarg).
 

@@ -12,7 +12,8 @@
          instance_destroy_dirty/1, instance_mourn/2]).
 -export([call_start/5, call_poll/1, call_sleep/2, call_resume/3, host_reply/3, output_read/1]).
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
-         memory_size/2]).
+         memory_size/2,
+         memory_size_dirty/2]).
 -export([preinit_begin/2, preinit_finish/4]).
 
 -nifs([features/0, version/0, live/0, classes_and_kinds/0]).
@@ -23,7 +24,8 @@
          instance_from_dirty/1, instance_start/2, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2]).
 -nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, host_reply/3, output_read/1]).
--nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2]).
+-nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2,
+       memory_size_dirty/2]).
 -nifs([preinit_begin/2, preinit_finish/4]).
 
 -on_load(load/0).
@@ -127,7 +129,7 @@ instance_interrupt(_Inst) -> ?STUB.
 -spec instance_destroy(instance()) -> ok | wait | dirty.
 instance_destroy(_Inst) -> ?STUB.
 
--spec instance_destroy_dirty(instance()) -> ok.
+-spec instance_destroy_dirty(instance()) -> ok | wait.
 instance_destroy_dirty(_Inst) -> ?STUB.
 
 -spec instance_mourn(instance(), reference()) -> ok | wait.
@@ -153,22 +155,25 @@ host_reply(_Inst, _HostId, _Reply) -> ?STUB.
 output_read(_Inst) -> ?STUB.
 
 -spec memory_read(instance(), binary() | undefined, non_neg_integer(), non_neg_integer()) ->
-          {ok, binary()} | error().
+          dirty | {ok, binary()} | error().
 memory_read(_Inst, _Name, _Offset, _Length) -> ?STUB.
 
 -spec memory_read_dirty(instance(), binary() | undefined, non_neg_integer(), non_neg_integer()) ->
           {ok, binary()} | error().
 memory_read_dirty(_Inst, _Name, _Offset, _Length) -> ?STUB.
 
--spec memory_write(instance(), binary() | undefined, non_neg_integer(), binary()) -> ok | error().
+-spec memory_write(instance(), binary() | undefined, non_neg_integer(), binary()) -> dirty | ok | error().
 memory_write(_Inst, _Name, _Offset, _Data) -> ?STUB.
 
 -spec memory_write_dirty(instance(), binary() | undefined, non_neg_integer(), binary()) ->
           ok | error().
 memory_write_dirty(_Inst, _Name, _Offset, _Data) -> ?STUB.
 
+-spec memory_size_dirty(instance(), binary() | undefined) -> term().
+memory_size_dirty(_Inst, _Name) -> ?STUB.
+
 -spec memory_size(instance(), binary() | undefined) ->
-          {ok, {non_neg_integer(), non_neg_integer()}} | error().
+          dirty | {ok, {non_neg_integer(), non_neg_integer()}} | error().
 memory_size(_Inst, _Name) -> ?STUB.
 
 -spec preinit_begin(binary(), map()) -> {ok, preinit(), mod()} | error().

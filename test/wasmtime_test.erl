@@ -133,7 +133,7 @@ in_process(Fun) ->
 
 %% Waits until the process is inside a call, or in a host function that sleeps.
 calling(Pid) ->
-    Inside = [{wasmtime_call, drive, 4}, {wasmtime_nif, call_poll, 1}],
+    Inside = [{wasmtime_call, drive, 3}, {wasmtime_nif, call_poll, 1}],
     wait_until(fun() ->
         [{status, Status}, {current_function, At}] =
             process_info(Pid, [status, current_function]),

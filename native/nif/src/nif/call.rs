@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustler::{Env, ListIterator, NifResult, ResourceArc, Term};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
-use wasmtime_beam::guest::{Job, Request, Submitted};
+use wasmtime_beam::guest::{Job, Reason, Request, Submitted};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
 
@@ -96,8 +96,13 @@ fn enqueue(
     let job = Job::new(request, requester.as_client());
     let id = job.id();
     instance.remember(pid, id);
-    requester.watch(env);
-    match guest.submit(job, timeout) {
+    let alive = requester.watch(env);
+    let submitted = guest.submit(job, timeout);
+    if !alive {
+        // Its death came first, and nobody will tell.
+        guest.control().cancel(id, Reason::Interrupt);
+    }
+    match submitted {
         Ok(Submitted::NeedsRunner) => {
             // Without a runner the job is answered like any other, by its message.
             thread::run(guest.clone()).or_else(|error| {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustler::{Atom, Encoder, Env, LocalPid, NifResult, ResourceArc, Term};
 use wasmtime_beam::Result;
 use wasmtime_beam::guest::{Destroyed, Guest, Request};
+use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::template::Template;
 
@@ -113,37 +114,48 @@ fn instance_interrupt(instance: ResourceArc<Instance>) -> Atom {
     if instance.guest().control().interrupt() { atoms::ok() } else { atoms::not_running() }
 }
 
-/// `wait` when the guest runs: `instance_mourn` is next.
+/// `wait` when the guest runs: `instance_mourn` is next; `dirty` when it takes long.
 #[rustler::nif]
 fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
     guarded(env, || {
-        let step = match instance.guest().destroy() {
-            Destroyed::Done => atoms::ok(),
-            Destroyed::Later => {
-                if instance.guest().runner() == Runner::Scheduler {
-                    instance.guest().wind_up();
-                }
-                atoms::wait()
-            }
-            Destroyed::Restore(pending) => match pending.finish_within(INLINE_RESTORE) {
+        let step = match instance.guest().try_destroy() {
+            Some(Destroyed::Restore(pending)) => match pending.finish_within(INLINE_RESTORE) {
                 None => atoms::ok(),
                 Some(pending) => {
                     instance.keep(pending);
                     atoms::dirty()
                 }
             },
+            Some(destroyed) => ended(&instance, destroyed),
+            None => atoms::dirty(),
         };
         step.encode(env)
     })
 }
 
-/// Restores what `instance_destroy` left because it takes long.
+/// Does what `instance_destroy` left because it takes long.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn instance_destroy_dirty<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
     guarded(env, || {
-        instance.take_pending().into_iter().for_each(|pending| pending.finish());
-        atoms::ok().encode(env)
+        instance.take_pending().into_iter().for_each(Pending::finish);
+        ended(&instance, instance.guest().destroy()).encode(env)
     })
+}
+
+fn ended(instance: &Instance, destroyed: Destroyed) -> Atom {
+    match destroyed {
+        Destroyed::Done => atoms::ok(),
+        Destroyed::Restore(pending) => {
+            pending.finish();
+            atoms::ok()
+        }
+        Destroyed::Later => {
+            if instance.guest().runner() == Runner::Scheduler {
+                instance.guest().wind_up();
+            }
+            atoms::wait()
+        }
+    }
 }
 
 /// `ok` when the store is gone; `wait` when a message says so later.

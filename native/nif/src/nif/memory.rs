@@ -1,6 +1,8 @@
 //! The guest's linear memory. Reads and writes of many bytes run on dirty schedulers.
 
-use rustler::{Atom, Binary, Env, Error as NifError, NifResult, OwnedBinary, ResourceArc, Term};
+use rustler::{
+    Atom, Binary, Encoder, Env, Error as NifError, NifResult, OwnedBinary, ResourceArc, Term,
+};
 use wasmtime_beam::Result;
 use wasmtime_beam::guest::View;
 
@@ -16,7 +18,7 @@ fn memory_read<'a>(
     offset: u64,
     len: u64,
 ) -> NifResult<Term<'a>> {
-    read(env, &instance, name, offset, len)
+    read(env, &instance, name, offset, len, Where::Scheduler)
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -27,7 +29,7 @@ fn memory_read_dirty<'a>(
     offset: u64,
     len: u64,
 ) -> NifResult<Term<'a>> {
-    read(env, &instance, name, offset, len)
+    read(env, &instance, name, offset, len, Where::Dirty)
 }
 
 #[rustler::nif]
@@ -38,7 +40,7 @@ fn memory_write<'a>(
     offset: u64,
     data: Binary<'a>,
 ) -> NifResult<Term<'a>> {
-    write(env, &instance, name, offset, data)
+    write(env, &instance, name, offset, data, Where::Scheduler)
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -49,7 +51,7 @@ fn memory_write_dirty<'a>(
     offset: u64,
     data: Binary<'a>,
 ) -> NifResult<Term<'a>> {
-    write(env, &instance, name, offset, data)
+    write(env, &instance, name, offset, data, Where::Dirty)
 }
 
 #[rustler::nif]
@@ -58,10 +60,44 @@ fn memory_size<'a>(
     instance: ResourceArc<Instance>,
     name: Term<'a>,
 ) -> NifResult<Term<'a>> {
+    size(env, &instance, name, Where::Scheduler)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn memory_size_dirty<'a>(
+    env: Env<'a>,
+    instance: ResourceArc<Instance>,
+    name: Term<'a>,
+) -> NifResult<Term<'a>> {
+    size(env, &instance, name, Where::Dirty)
+}
+
+/// Where a function runs: a normal scheduler does not wait for somebody who is inside the guest.
+#[derive(Clone, Copy)]
+enum Where {
+    Scheduler,
+    Dirty,
+}
+
+impl Where {
+    /// `None` asks to come again on a dirty scheduler.
+    fn access<R>(
+        self,
+        instance: &Instance,
+        f: impl FnOnce(View<'_>) -> Result<R>,
+    ) -> Option<Result<R>> {
+        match self {
+            Where::Scheduler => instance.guest().try_access(f),
+            Where::Dirty => Some(instance.guest().access(f)),
+        }
+    }
+}
+
+fn size<'a>(env: Env<'a>, instance: &Instance, name: Term<'a>, at: Where) -> NifResult<Term<'a>> {
     let name = memory_name(name)?;
-    Ok(guarded(env, || {
-        let size = instance.guest().access(|mut view| view.size(name));
-        answer(env, size.map(|size| (size.pages, size.bytes as u64)))
+    Ok(guarded(env, || match at.access(instance, |mut view| view.size(name)) {
+        Some(size) => answer(env, size.map(|size| (size.pages, size.bytes as u64))),
+        None => atoms::dirty().encode(env),
     }))
 }
 
@@ -71,11 +107,12 @@ fn read<'a>(
     name: Term<'a>,
     offset: u64,
     len: u64,
+    at: Where,
 ) -> NifResult<Term<'a>> {
     let name = memory_name(name)?;
-    Ok(guarded(env, || {
-        let bytes = instance.guest().access(|view| copy_out(view, name, offset, len));
-        answer(env, bytes.map(|bytes| bytes.release(env)))
+    Ok(guarded(env, || match at.access(instance, |view| copy_out(view, name, offset, len)) {
+        Some(bytes) => answer(env, bytes.map(|bytes| bytes.release(env))),
+        None => atoms::dirty().encode(env),
     }))
 }
 
@@ -93,10 +130,13 @@ fn write<'a>(
     name: Term<'a>,
     offset: u64,
     data: Binary<'a>,
+    at: Where,
 ) -> NifResult<Term<'a>> {
     let name = memory_name(name)?;
-    Ok(guarded(env, || {
-        done(env, instance.guest().access(|mut view| view.write(name, offset, &data)))
+    let copy = |mut view: View<'_>| view.write(name, offset, &data);
+    Ok(guarded(env, || match at.access(instance, copy) {
+        Some(written) => done(env, written),
+        None => atoms::dirty().encode(env),
     }))
 }
 

@@ -12,7 +12,9 @@ use rustler::schedule::consume_timeslice;
 use rustler::thread::is_scheduler_thread;
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
 use wasmtime_beam::error::Error;
-use wasmtime_beam::guest::{Client, HostCall, Job, JobId, Outcome, Request, Step, Submitted};
+use wasmtime_beam::guest::{
+    Client, Guest, HostCall, Job, JobId, Outcome, Request, Step, Submitted,
+};
 use wasmtime_beam::ticker::{self, Slice};
 
 use crate::client::{Home, Reply, number};
@@ -35,6 +37,9 @@ pub struct Turn {
 /// What the guest wants of the process, until the process looks.
 struct Caller {
     pid: LocalPid,
+    guest: Arc<Guest>,
+    /// Known once the job is made.
+    job: OnceLock<JobId>,
     /// The reference that the process waits for, once it waits.
     home: Mutex<Option<Home>>,
     news: Mutex<News>,
@@ -72,11 +77,14 @@ pub fn start<'a>(
 ) -> Term<'a> {
     let client = Arc::new(Caller {
         pid: env.pid(),
+        guest: instance.guest().clone(),
+        job: OnceLock::new(),
         home: Mutex::new(None),
         news: Mutex::default(),
         state: AtomicU8::new(AWAKE),
     });
     let job = Job::new(request, client.clone());
+    let _ = client.job.set(job.id());
     let turn = Turn {
         instance: instance.clone(),
         job: job.id(),
@@ -116,8 +124,10 @@ impl Turn {
     }
 
     fn watch(&self, env: Env<'_>) {
-        if let Some(monitor) = self.instance.monitor(Some(env), &self.client.pid) {
-            let _ = self.monitor.set(monitor);
+        match self.instance.monitor(Some(env), &self.client.pid) {
+            Some(monitor) => drop(self.monitor.set(monitor)),
+            // It is dead already, and nobody will tell.
+            None => self.client.expire(),
         }
     }
 
@@ -132,6 +142,7 @@ impl Turn {
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
         let since = ticker::ticks();
         let polled = loop {
+            self.client.state.store(AWAKE, Ordering::SeqCst);
             if let Some(polled) = self.news(env) {
                 break polled;
             }
@@ -141,7 +152,6 @@ impl Turn {
             if !self.drives() {
                 break Polled::Goes(rest(env));
             }
-            self.client.state.store(AWAKE, Ordering::SeqCst);
             if !self.step() {
                 break Polled::Goes(rest(env));
             }
@@ -158,14 +168,13 @@ impl Turn {
         if self.driving.load(Ordering::Relaxed) {
             return true;
         }
-        let turn = self.instance.guest().control().has_turn(self.job);
-        if turn {
-            self.drive();
-        }
+        let waker = Waker::from(self.client.clone());
+        let turn = self.instance.guest().control().take_turn(self.job, waker);
+        self.driving.store(turn, Ordering::Relaxed);
         turn
     }
 
-    /// From here on this call's process is the one to wake.
+    /// From here on this nested call is the one to wake.
     fn drive(&self) {
         let control = self.instance.guest().control();
         let around = control.set_waker(Waker::from(self.client.clone()));
@@ -210,6 +219,10 @@ impl Turn {
             let result = Reply::Values.encode(env, outcome);
             return Some(Polled::Over((atoms::result(), result).encode(env)));
         }
+        // A host call of a job that must stop is not worth making.
+        if self.instance.guest().control().is_stopping() {
+            return None;
+        }
         let call = news.host_call.take()?;
         let args: Vec<Term<'a>> = call.args.iter().map(|arg| value::encode(env, *arg)).collect();
         let index = call.import.index as u64;
@@ -219,7 +232,7 @@ impl Turn {
     fn end(&self, env: Env<'_>) {
         self.instance.forget(self.job);
         if let Some(around) = self.around.lock().take() {
-            self.instance.guest().control().set_waker(around);
+            self.instance.guest().control().restore_waker(around);
         }
         self.instance.guest().pass_on(self.job);
         if let Some(monitor) = self.monitor.get() {
@@ -254,9 +267,20 @@ impl Client for Caller {
     fn turn(&self) {
         self.notify();
     }
+
+    fn stopped(&self) {
+        self.expire();
+    }
 }
 
 impl Caller {
+    /// Ends the job from the background: the process may be in a host function, or gone.
+    fn expire(&self) {
+        let Some(job) = self.job.get().copied() else { return };
+        let guest = self.guest.clone();
+        background::run(move || guest.expire(job));
+    }
+
     /// Something happened: the process looks before it sleeps, or is sent a message.
     fn notify(&self) {
         if self.state.swap(WOKEN, Ordering::SeqCst) != ASLEEP {

@@ -126,13 +126,17 @@ impl Control {
         let mut state = self.state.lock();
         if let Some(running) = state.running.iter_mut().find(|running| running.id == job) {
             running.cancelled.get_or_insert(reason);
+            let client = state.running[0].client.clone();
             self.hurry(state, job);
+            client.stopped();
             return true;
         }
         let Some(removed) = state.remove(job) else { return false };
+        // Under the same lock: nobody may poll for the one that is gone.
+        let next = state.pass_turn(job);
         drop(state);
         removed.finish(Err(reason.error()));
-        self.hand_on(job);
+        next.into_iter().for_each(|client| client.turn());
         true
     }
 
@@ -140,21 +144,36 @@ impl Control {
     /// without one the guest has no runner. True when the guest is doomed and owes its last poll.
     pub fn hand_on(&self, job: JobId) -> bool {
         let mut state = self.state.lock();
-        if state.turn != Some(job) {
-            return false;
-        }
-        let next = state.queue.front().map(|next| (next.id, next.client().clone()));
-        state.turn = next.as_ref().map(|(id, _)| *id);
-        if state.doomed {
-            return true;
-        }
-        let Some((_, client)) = next else {
-            (state.attached, state.waker) = (false, None);
-            return false;
-        };
+        let had = state.turn == Some(job);
+        let next = state.pass_turn(job);
+        let doomed = state.doomed;
         drop(state);
-        client.turn();
-        false
+        next.into_iter().for_each(|client| client.turn());
+        had && doomed
+    }
+
+    /// True when it is the turn of the client of `job`, whose waker is the guest's from here on.
+    pub fn take_turn(&self, job: JobId, waker: Waker) -> bool {
+        let mut state = self.state.lock();
+        let turn = state.turn == Some(job);
+        if turn {
+            state.waker = Some(waker);
+        }
+        turn
+    }
+
+    /// Gives the waker of an outer call back, unless the guest has no runner any more: what it
+    /// would wake holds the guest.
+    pub fn restore_waker(&self, waker: Waker) {
+        let mut state = self.state.lock();
+        if state.attached {
+            state.waker = Some(waker);
+        }
+    }
+
+    /// True while a running job must stop: its next poll ends it.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(SeqCst)
     }
 
     /// True while `job` runs.
@@ -331,10 +350,13 @@ impl Control {
         let attached = state.attached;
         let running = state.running.first_mut().map(|running| {
             running.cancelled.get_or_insert(Reason::Destroyed);
-            running.id
+            (running.id, running.client.clone())
         });
         match running {
-            Some(job) => self.hurry(state, job),
+            Some((job, client)) => {
+                self.hurry(state, job);
+                client.stopped();
+            }
             None => wake(state),
         }
         queue.into_iter().for_each(|job| job.finish(Err(destroyed())));

@@ -30,6 +30,9 @@ pub trait Client: Send + Sync {
     fn finish(&self, job: JobId, outcome: Outcome);
     /// It is this client's turn to poll. A client whose guest has a runner of its own ignores it.
     fn turn(&self) {}
+    /// The running job must stop. A client that polls, but may be busy elsewhere, sees to it that
+    /// somebody polls.
+    fn stopped(&self) {}
 }
 
 /// What a guest can be asked to do.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use wasmtime::AsContextMut;
 
 use super::control::{Control, Next, Submitted, destroyed};
@@ -24,7 +24,11 @@ use crate::memory::{Lease, Pending, Permit, deferring};
 use crate::module::Module;
 use crate::options::{InstanceOptions, Runner};
 use crate::template::Template;
+use crate::ticker;
 use crate::wasi::Captured;
+
+/// Between two looks at a guest that somebody else polls.
+const HANDS_OFF: Duration = Duration::from_micros(100);
 
 /// A live instance, or what is left of one. Everything about it is safe from any thread.
 pub struct Guest {
@@ -90,6 +94,7 @@ impl Guest {
     /// `pool`, and files of WASI's options that are gone.
     pub fn of(template: &Template) -> Result<Arc<Self>> {
         let Template { module, linked, limits, host_timeout, runner, .. } = template;
+        module.must_fit(limits)?;
         let lease = module.lease()?;
         let wasi = template.instantiate_wasi()?;
         let output = wasi.as_ref().map(|wasi| wasi.captured().clone());
@@ -127,7 +132,7 @@ impl Guest {
 
     /// True when the store is gone.
     pub fn is_gone(&self) -> bool {
-        matches!(*self.body.lock(), Body::Gone)
+        self.body.try_lock().is_some_and(|body| matches!(*body, Body::Gone))
     }
 
     /// Makes the instance at once, on this thread: for modules without a start section. A guest
@@ -253,6 +258,12 @@ impl Guest {
         self.control.cancel(job, Reason::Interrupt);
         let mut cx = Context::from_waker(Waker::noop());
         while self.control.is_running(job) && self.control.has_turn(job) {
+            if self.body.is_locked() {
+                // Whoever polls sees that it must stop.
+                std::thread::sleep(HANDS_OFF);
+                continue;
+            }
+            let _slice = ticker::Slice::begin();
             match self.poll(&mut cx) {
                 Step::Done(job, outcome) => job.finish(outcome),
                 Step::Host(..) | Step::Wait => std::thread::yield_now(),
@@ -275,19 +286,34 @@ impl Guest {
     /// `busy` while the guest runs, `destroyed`, and what `f` answers.
     pub fn access<R>(&self, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {
         let _inside = self.control.begin_access()?;
-        match &mut *self.body.lock() {
-            Body::Idle(cell) => f(View::new(cell.store.as_context_mut())),
-            Body::Running(run) => visit_run(run, f),
-            Body::Gone => Err(destroyed()),
+        enter(&mut self.body.lock(), f)
+    }
+
+    /// As [`Guest::access`], but `None` when somebody else is inside just then.
+    pub fn try_access<R>(&self, f: impl FnOnce(View<'_>) -> Result<R>) -> Option<Result<R>> {
+        match self.control.begin_access() {
+            Ok(_inside) => Some(enter(&mut *self.body.try_lock()?, f)),
+            Err(error) => Some(Err(error)),
         }
     }
 
     /// Ends the guest in any state. When the answer is `Later`, [`Control::mourn`] tells its end.
     pub fn destroy(&self) -> Destroyed {
+        if self.control.doom() { self.bury(self.body.lock()) } else { Destroyed::Later }
+    }
+
+    /// As [`Guest::destroy`], but `None` when somebody is inside just then: to be asked again where
+    /// waiting is fine.
+    pub fn try_destroy(&self) -> Option<Destroyed> {
         if !self.control.doom() {
-            return Destroyed::Later;
+            return Some(Destroyed::Later);
         }
-        let old = std::mem::replace(&mut *self.body.lock(), Body::Gone);
+        self.body.try_lock().map(|body| self.bury(body))
+    }
+
+    fn bury(&self, mut body: MutexGuard<'_, Body>) -> Destroyed {
+        let old = std::mem::replace(&mut *body, Body::Gone);
+        drop(body);
         let ((), pending) = deferring(|| drop(old));
         self.permit.lock().take();
         if pending.is_empty() { Destroyed::Done } else { Destroyed::Restore(pending) }
@@ -323,6 +349,14 @@ async fn run(
 
 fn waiting(control: &Control) -> Step {
     control.take_host_call().map_or(Step::Wait, |(client, call)| Step::Host(client, call))
+}
+
+fn enter<R>(body: &mut Body, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {
+    match body {
+        Body::Idle(cell) => f(View::new(cell.store.as_context_mut())),
+        Body::Running(run) => visit_run(run, f),
+        Body::Gone => Err(destroyed()),
+    }
 }
 
 fn visit_run<R>(run: &mut Run, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {

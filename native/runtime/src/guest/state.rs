@@ -52,6 +52,23 @@ impl State {
         self.running.push(Running::new(job));
     }
 
+    /// The turn of `job` is over: whose it is now, to be told. Without anybody the guest has no
+    /// runner; a doomed one keeps it for its last poll.
+    pub(super) fn pass_turn(&mut self, job: JobId) -> Option<Arc<dyn Client>> {
+        if self.turn != Some(job) {
+            return None;
+        }
+        let running = self.running.first().filter(|running| running.id != job);
+        let running = running.map(|running| (running.id, running.client.clone()));
+        let queued = || self.queue.front().map(|next| (next.id, next.client().clone()));
+        let next = running.or_else(queued);
+        self.turn = next.as_ref().map(|(id, _)| *id);
+        if next.is_none() && !self.doomed {
+            (self.attached, self.waker) = (false, None);
+        }
+        next.map(|(_, client)| client)
+    }
+
     /// True when the innermost job waits for its host.
     pub(super) fn is_parked(&self) -> bool {
         let waits = self.parked.last().is_some_and(|parked| parked.answer.is_none());

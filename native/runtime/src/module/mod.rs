@@ -13,6 +13,7 @@ mod source;
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
 use crate::linker::{Linked, Shape};
 use crate::memory::{Lease, MemoryData, MemoryPlan, extract};
-use crate::options::{Check, CompileOptions, Env, InstanceOptions, WasiOptions};
+use crate::options::{Check, CompileOptions, Env, InstanceOptions, Limits, WasiOptions};
 use crate::value::Signature;
 use crate::wasi::WasiTemplate;
 
@@ -60,6 +61,7 @@ impl Module {
     pub fn compile(wasm: &[u8], options: &CompileOptions) -> Result<Self> {
         let engine = Engine::get(options)?;
         validate(&engine, wasm)?;
+        source::refuse_waits(wasm)?;
         let facts = Facts::of(wasm, options)?;
         let extracted = extract(wasm)?;
         let wasmtime = on_big_stack(|| wasmtime::Module::new(engine.wasmtime(), &extracted.wasm))?
@@ -189,6 +191,24 @@ impl Module {
         cached(&self.0.wasi, options, || WasiTemplate::new(options))
     }
 
+    /// Wasmtime asks no limiter for shared memories: what they may grow to must be within the limit.
+    ///
+    /// # Errors
+    /// Class `limit`, kind `memory_limit`.
+    pub fn must_fit(&self, limits: &Limits) -> Result<()> {
+        let shared = self.0.memories.iter().filter(|plan| plan.shared);
+        let most = shared.map(|plan| plan.max_bytes.unwrap_or(u64::MAX)).max();
+        match most.zip(limits.memory).filter(|(most, limit)| most > limit) {
+            Some((most, limit)) => {
+                let message = format!(
+                    "a shared memory may grow to {most} bytes, over memory_limit ({limit})"
+                );
+                Err(Error::new(Class::Limit, Kind::MemoryLimit, message))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Memories and a place for one instance.
     ///
     /// # Errors
@@ -217,7 +237,10 @@ fn cached<K: Clone + PartialEq, V>(
 }
 
 fn open(path: &Path) -> Result<File> {
-    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    // Opening a pipe would wait for whoever writes to it.
+    let mut how = File::options();
+    how.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = how.open(path).map_err(|error| unreadable(path, &error))?;
     match file.metadata() {
         Ok(metadata) if metadata.is_file() => Ok(file),
         Ok(_) => Err(unreadable(path, &std::io::Error::other("not a regular file"))),

@@ -1,6 +1,6 @@
 //! From text and bytes to valid WebAssembly.
 
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{Encoding, Operator, Parser, Payload};
 
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
@@ -46,6 +46,33 @@ pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
     }
     on_big_stack(|| wasmtime::Module::validate(engine.wasmtime(), wasm))?
         .map_err(|error| invalid(&error))
+}
+
+/// A guest that waits on a shared memory holds its thread, where nothing can stop it; and nobody
+/// else has that memory, to wake it.
+pub(super) fn refuse_waits(wasm: &[u8]) -> Result<()> {
+    let mut shared = false;
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload.map_err(|error| malformed(error.to_string()))? {
+            Payload::MemorySection(memories) => {
+                shared |= memories.into_iter().flatten().any(|memory| memory.shared);
+            }
+            Payload::CodeSectionEntry(body) if shared => {
+                let code = body.get_operators_reader().map_err(|e| malformed(e.to_string()))?;
+                if code.into_iter().flatten().any(|operator| waits(&operator)) {
+                    let message = "memory.atomic.wait cannot be interrupted";
+                    return Err(Error::new(Class::Compile, Kind::Unsupported, message));
+                }
+            }
+            Payload::CodeSectionStart { .. } if !shared => return Ok(()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn waits(operator: &Operator<'_>) -> bool {
+    matches!(operator, Operator::MemoryAtomicWait32 { .. } | Operator::MemoryAtomicWait64 { .. })
 }
 
 pub(super) fn invalid(error: &wasmtime::Error) -> Error {

@@ -18,8 +18,6 @@ pub(super) const NOTCAPABLE: i32 = 76;
 const MFILE: i32 = 33;
 /// Errno `notsup`.
 const NOTSUP: i32 = 58;
-/// Open flag: what is not a directory is not opened.
-const DIRECTORY: i32 = 2;
 const SUCCESS: i32 = 0;
 
 /// Projects a store's data to its WASI context.
@@ -190,7 +188,7 @@ async fn path_open(
 ) -> wasmtime::Result<i32> {
     let p1 = &mut wasi.p1;
     p1.set_hostcall_fuel(fuel);
-    if oflags & DIRECTORY == 0 && is_fifo(memory, p1, [dir, look, path, len]).await {
+    if is_fifo(memory, p1, [dir, look, path, len]).await {
         return Ok(NOTSUP);
     }
     p1.set_hostcall_fuel(fuel);
