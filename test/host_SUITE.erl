@@ -139,6 +139,27 @@ t_nested_calls(_) ->
              ?assertEqual([], wasmtime_test:mailbox())
          end).
 
+%% Deep nesting, while others look at the process and send it signals.
+t_nested_deep_with_signals(_) ->
+    Rounds = wasmtime_test:rounds(50, 300, 3000),
+    Nest = fun(_, [0]) -> {ok, [0]};
+              (Inst, [N]) -> {ok, [Below]} = wasmtime:call(Inst, <<"one">>, [N - 1]),
+                             {ok, [Below + 1]}
+           end,
+    with(Nest, fun(Inst) ->
+        Self = self(),
+        Prober = spawn_link(fun() -> probe(Self) end),
+        [?assertEqual({ok, [20]}, wasmtime:call(Inst, <<"one">>, [20]))
+         || _ <- lists:seq(1, Rounds)],
+        unlink(Prober),
+        exit(Prober, kill)
+    end).
+
+probe(Pid) ->
+    _ = process_info(Pid, [messages, current_function]),
+    erlang:demonitor(erlang:monitor(process, Pid), [flush]),
+    probe(Pid).
+
 %% A nested call that traps is an error in the host function only.
 t_nested_trap(_) ->
     with(fun(_, [0]) -> error(inner);

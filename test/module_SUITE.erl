@@ -177,3 +177,19 @@ t_concurrent_compilation(_) ->
                || {I, T} <- lists:zip(lists:seq(1, 20), Texts)],
     [receive {Pid, Inst} -> ?assertEqual({ok, [I]}, wasmtime:call(Inst, <<"f">>, [])) end
      || {I, {Pid, _}} <- Callers].
+
+%% A guest that waits on a shared memory could not be stopped; other atomics are fine.
+t_atomic_wait(_) ->
+    Text = fun(Op) ->
+        {wat, ["(module (memory 1 1 shared) (func (export \"f\") (result i32) (", Op, ")))"]}
+    end,
+    Opts = #{proposals => #{threads => true}},
+    Wait = "memory.atomic.wait32 (i32.const 0) (i32.const 0) (i64.const -1)",
+    ?assertMatch({error, #{class := compile, kind := unsupported}},
+                 wasmtime:compile(Text(Wait), Opts)),
+    {ok, Mod} = wasmtime:compile(Text("i32.atomic.load (i32.const 0)"), Opts),
+    ?assertMatch({error, #{class := limit, kind := memory_limit}},
+                 wasmtime:instantiate(Mod, #{memory_limit => 65535})),
+    {ok, Inst} = wasmtime:instantiate(Mod),
+    ?assertEqual({ok, [0]}, wasmtime:call(Inst, <<"f">>, [])),
+    ok = wasmtime:destroy(Inst).

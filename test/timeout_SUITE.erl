@@ -214,6 +214,33 @@ t_races(_) ->
     ?assertEqual([], wasmtime_test:mailbox()),
     ok = wasmtime:destroy(Inst).
 
+%% Callers of one instance whose deadlines fire while they wait for their turn: each gets its answer,
+%% and nothing is left behind.
+t_turns_race(_) ->
+    Inst = inst(loop, ticking(fun(_, []) -> {ok, []} end)),
+    Calls = fun(Name) ->
+        [wasmtime:call(Inst, Name, [], #{timeout => rand:uniform(3) - 1})
+         || _ <- lists:seq(1, wasmtime_test:rounds(300, 1000, 10_000))]
+    end,
+    Callers = [caller(fun() -> Calls(Name), done end)
+               || Name <- [<<"spin">>, <<"ok">>, <<"ok">>, <<"tick_once">>]],
+    [receive {Pid, Done} -> ?assertEqual(done, Done) after 60_000 -> error(stuck) end
+     || {Pid, _} <- Callers],
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"ok">>, [], #{timeout => 5000})),
+    ok = wasmtime:destroy(Inst),
+    wait_until(fun() -> maps:get(stores, wasmtime_nif:live()) =:= 0 end).
+
+%% A caller that stays in its host function after its deadline does not hold up the others.
+t_host_function_outstays(_) ->
+    Inst = inst(loop, ticking(fun(_, []) -> timer:sleep(2000), {ok, []} end)),
+    {Slow, _} = caller(fun() -> wasmtime:call(Inst, <<"tick_once">>, [], #{timeout => 50}) end),
+    wasmtime_test:calling(Slow),
+    {Ms, Result} = timed(fun() -> wasmtime:call(Inst, <<"ok">>, []) end),
+    ?assertEqual({ok, [1]}, Result),
+    ?assert(Ms < 1500, Ms),
+    receive {Slow, Late} -> ?assertMatch(?WASMTIME_TRAP(timeout), Late) end,
+    ok = wasmtime:destroy(Inst).
+
 %% Many processes with guests that never end: every timeout holds.
 t_many_loops(_) ->
     Mod = wasmtime_test:mod(spin),

@@ -11,7 +11,7 @@ use wasmtime_beam::template::Template;
 
 use super::call;
 use super::module::binary;
-use super::{answer, guarded};
+use super::{answer, guarded, timed};
 use crate::atoms;
 use crate::client::{Reply, Requester};
 use crate::resource::{Instance, Module, Prepared};
@@ -45,7 +45,7 @@ fn new<'a>(env: Env<'a>, module: &Module, opts: Term<'a>) -> NifResult<Term<'a>>
     let (options, host) = options::instance(opts)?;
     let host = (host != env.pid()).then_some(host);
     let guest = || Guest::new(module.get(), &options);
-    Ok(guarded(env, || make(env, guest(), host)))
+    Ok(timed(env, || make(env, guest(), host)))
 }
 
 /// Checks and links options once. A host other than the calling process serves every instance.
@@ -77,7 +77,7 @@ fn instance_from_dirty<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>) -> Ter
 }
 
 fn from<'a>(env: Env<'a>, prepared: &Prepared) -> Term<'a> {
-    guarded(env, || {
+    timed(env, || {
         let guest = Guest::of(prepared.template());
         make(env, guest, prepared.host)
     })
@@ -117,7 +117,7 @@ fn instance_interrupt(instance: ResourceArc<Instance>) -> Atom {
 /// `wait` when the guest runs: `instance_mourn` is next; `dirty` when it takes long.
 #[rustler::nif]
 fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
-    guarded(env, || {
+    timed(env, || {
         let step = match instance.guest().try_destroy() {
             Some(Destroyed::Restore(pending)) => match pending.finish_within(INLINE_RESTORE) {
                 None => atoms::ok(),

@@ -36,3 +36,15 @@ fn guarded<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
     caught
         .unwrap_or_else(|panic| error::encode(env, &wasmtime_beam::guest::panicked(panic.as_ref())))
 }
+
+/// As `guarded`, and tells the scheduler how much of the process's turn was used; a millisecond is
+/// all of it. For work of tens of microseconds that a process may do in a loop.
+fn timed<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
+    let since = std::time::Instant::now();
+    let term = guarded(env, f);
+    let percent = (since.elapsed().as_micros() / 10).min(100) as i32;
+    if percent > 0 {
+        rustler::schedule::consume_timeslice(env, percent);
+    }
+    term
+}

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::host_call::{HostCall, HostImport};
 use super::job::{Client, Job, JobId, Reason};
-use super::state::{State, wake};
+use super::state::{Next, State, Submitted, wake};
 use crate::error::{Class, Error, Kind, Result};
 use crate::options::Runner;
 use crate::ticker;
@@ -25,24 +25,6 @@ pub struct Control {
     /// Set while the running job is cancelled: every poll looks at it, without the lock.
     stop: AtomicBool,
     state: Mutex<State>,
-}
-
-/// What a runner does next.
-pub(super) enum Next {
-    Job(Job),
-    /// Somebody is inside the store, or it is about to go: poll again after a wake.
-    Wait,
-    Idle,
-}
-
-/// What a submitted job needs next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Submitted {
-    /// Nobody runs the guest: the caller must find a runner for it.
-    NeedsRunner,
-    Queued,
-    /// It runs inside the host call that its client serves.
-    Nested,
 }
 
 /// Calls from within host calls of one guest, at most: each holds a stack.

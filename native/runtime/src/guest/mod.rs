@@ -16,10 +16,11 @@ mod state;
 mod store;
 mod view;
 
-pub use control::{Control, Submitted};
+pub use control::Control;
 pub use host_call::{HostCall, HostImport};
 pub use job::{Client, Job, JobId, Outcome, Reason, Request};
 pub use poll::{Destroyed, Guest, Step, panicked};
+pub use state::Submitted;
 pub use store::Data;
 pub use view::{MemorySize, View};
 

@@ -11,10 +11,11 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use wasmtime::AsContextMut;
 
-use super::control::{Control, Next, Submitted, destroyed};
+use super::control::{Control, destroyed};
 use super::execute::{execute, stoppable};
 use super::host_call::{HostCall, visit};
 use super::job::{Client, Job, JobId, Outcome, Reason, Request};
+use super::state::{Next, Submitted};
 use super::store::StoreCell;
 use super::view::View;
 use crate::counts::{Live, Object};

@@ -10,6 +10,24 @@ use super::host_call::Parked;
 use super::job::{Client, Job, JobId, Reason};
 use crate::ticker::Armed;
 
+/// What a runner does next.
+pub(super) enum Next {
+    Job(Job),
+    /// Somebody is inside the store, or it is about to go: poll again after a wake.
+    Wait,
+    Idle,
+}
+
+/// What a submitted job needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// Nobody runs the guest: the caller must find a runner for it.
+    NeedsRunner,
+    Queued,
+    /// It runs inside the host call that its client serves.
+    Nested,
+}
+
 #[derive(Default)]
 pub(super) struct State {
     pub(super) queue: VecDeque<Job>,
