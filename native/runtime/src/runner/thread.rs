@@ -14,8 +14,9 @@ use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind, Result};
 use crate::guest::{Guest, Step};
 
-/// How long a runner spins for a host's answer before it parks: a wake costs about as much.
-const SPIN: Duration = Duration::from_micros(20);
+/// How long a runner spins for a host's answer before it parks: a host function that reads and
+/// writes memory takes tens of microseconds, and so does a wake on virtual machines.
+const SPIN: Duration = Duration::from_micros(80);
 
 /// How long a thread stays parked without work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
