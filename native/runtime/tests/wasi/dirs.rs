@@ -339,6 +339,7 @@ fn a_fifo_is_not_opened() {
     for path in ["fifo", "link"] {
         for rights in [FD_READ, FD_WRITE] {
             assert_eq!(pair.guest.open(4, path, 0, rights), Err(NOTSUP), "{path}");
+            assert_eq!(pair.guest.open(4, path, DIRECTORY, rights), Err(NOTSUP), "{path}");
         }
     }
 }
