@@ -15,7 +15,7 @@ instantiate(Mod, #{runner := Runner} = Opts, Funs) ->
         dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts);
         Other -> Other
     end,
-    made(Made, #wasmtime_instance{runner = Runner, funs = Funs, table = table(Funs)}).
+    made(Made, Runner, Funs, table(Funs)).
 
 %% @doc The functions in the order of their names.
 -spec table(map()) -> tuple().
@@ -30,17 +30,17 @@ instantiate(#wasmtime_template{ref = Template, runner = Runner, funs = Funs, tab
         dirty -> wasmtime_nif:instance_from_dirty(Template);
         Other -> Other
     end,
-    made(Made, #wasmtime_instance{runner = Runner, funs = Funs, table = Table}).
+    made(Made, Runner, Funs, Table).
 
-made({ok, Inst0}, Inst) ->
-    {ok, Inst#wasmtime_instance{ref = Inst0}};
-made({start, Inst0}, Unstarted) ->
-    Inst = Unstarted#wasmtime_instance{ref = Inst0},
+made({ok, Inst0}, Runner, Funs, Table) ->
+    {ok, #wasmtime_instance{ref = Inst0, runner = Runner, funs = Funs, table = Table}};
+made({start, Inst0}, Runner, Funs, Table) ->
+    {ok, Inst} = made({ok, Inst0}, Runner, Funs, Table),
     case start(Inst) of
         {ok, _} -> {ok, Inst};
         Error -> Error
     end;
-made(Error, _) ->
+made(Error, _, _, _) ->
     Error.
 
 start(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst) ->
