@@ -65,7 +65,6 @@ rustler::atoms! {
     args,
     env,
     dirs,
-    read,
     write,
     stdin,
     stdout,
@@ -75,7 +74,6 @@ rustler::atoms! {
     capture,
     output_limit,
     clocks,
-    all,
     monotonic,
     // call options
     timeout,
@@ -86,7 +84,6 @@ rustler::atoms! {
     f64,
     // modules
     module,
-    component,
     // load
     abi,
     // features
