@@ -32,7 +32,7 @@
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
 %% stub, an option or a message changes; a library of another version does not load.
--define(ABI, 2).
+-define(ABI, 3).
 
 -type error() :: {error, wasmtime_error:t()}.
 -type mod() :: reference().
