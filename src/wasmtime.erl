@@ -16,7 +16,7 @@
 -export([features/0, version/0, preinit/3]).
 -export([prepare/2, instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
 -export([read_memory/3, read_memory/4, write_memory/3, write_memory/4]).
--export([memory_size/1, memory_size/2, read_output/1]).
+-export([memory_size/1, memory_size/2, read_output/1, ref/1]).
 -export_type([wasm_module/0, template/0, instance/0, value/0, source/0,
               error/0, class/0, kind/0, frame/0]).
 -export_type([compile_options/0, load_options/0, load_file_options/0, instance_options/0,
@@ -282,6 +282,12 @@ interrupt(_) -> error(badarg).
 -spec destroy(instance()) -> ok.
 destroy(#wasmtime_instance{} = Inst) -> wasmtime_call:destroy(Inst);
 destroy(_) -> error(badarg).
+
+%% @doc The name of an instance in messages: `{wasmtime_host_call, Ref, ...}' to its `host' and
+%% `{wasmtime_stream, Ref, ...}' carry it, so that one process can serve several instances.
+-spec ref(instance()) -> reference().
+ref(#wasmtime_instance{id = Id}) -> Id;
+ref(_) -> error(badarg).
 
 %% ---- memory and output ----------------------------------------------------------------------
 

@@ -11,11 +11,12 @@
 -spec instantiate(reference(), map(), map()) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
 instantiate(Mod, #{runner := Runner} = Opts, Funs) ->
-    Made = case wasmtime_nif:instance_new(Mod, Opts) of
-        dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts);
+    Id = make_ref(),
+    Made = case wasmtime_nif:instance_new(Mod, Opts, Id) of
+        dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Id);
         Other -> Other
     end,
-    made(Made, Runner, Funs, table(Funs)).
+    made(Made, Id, Runner, Funs, table(Funs)).
 
 %% @doc The functions in the order of their names.
 -spec table(map()) -> tuple().
@@ -26,21 +27,22 @@ table(Funs) ->
 -spec instantiate(#wasmtime_template{}) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
 instantiate(#wasmtime_template{ref = Template, runner = Runner, funs = Funs, table = Table}) ->
-    Made = case wasmtime_nif:instance_from(Template) of
-        dirty -> wasmtime_nif:instance_from_dirty(Template);
+    Id = make_ref(),
+    Made = case wasmtime_nif:instance_from(Template, Id) of
+        dirty -> wasmtime_nif:instance_from_dirty(Template, Id);
         Other -> Other
     end,
-    made(Made, Runner, Funs, Table).
+    made(Made, Id, Runner, Funs, Table).
 
-made({ok, Inst0}, Runner, Funs, Table) ->
-    {ok, #wasmtime_instance{ref = Inst0, runner = Runner, funs = Funs, table = Table}};
-made({start, Inst0}, Runner, Funs, Table) ->
-    {ok, Inst} = made({ok, Inst0}, Runner, Funs, Table),
+made({ok, Inst0}, Id, Runner, Funs, Table) ->
+    {ok, #wasmtime_instance{ref = Inst0, id = Id, runner = Runner, funs = Funs, table = Table}};
+made({start, Inst0}, Id, Runner, Funs, Table) ->
+    {ok, Inst} = made({ok, Inst0}, Id, Runner, Funs, Table),
     case start(Inst) of
         {ok, _} -> {ok, Inst};
         Error -> Error
     end;
-made(Error, _, _, _) ->
+made(Error, _, _, _, _) ->
     Error.
 
 start(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst) ->

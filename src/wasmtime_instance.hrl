@@ -1,7 +1,10 @@
 %% The handle of an instance, in one place. Its first element tells it from other tuples; the
 %% functions travel with it so that whichever process calls can serve the guest's host calls.
 -record(wasmtime_instance, {
+    %% Native code's handle.
     ref :: reference(),
+    %% The name of the instance in messages to processes that do not wait for it.
+    id :: reference(),
     runner :: thread | scheduler,
     funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term()),
               initialized => atomics:atomics_ref()},

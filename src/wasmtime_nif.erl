@@ -7,8 +7,8 @@
 -export([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/1,
          module_deserialize/2, module_deserialize_file/3, module_imports/1, module_exports/1,
          module_options/1, module_kind/1, pool_info/1]).
--export([instance_new/2, instance_new_dirty/2, instance_prepare/2, instance_from/1,
-         instance_from_dirty/1, instance_start/2, instance_interrupt/1, instance_destroy/1,
+-export([instance_new/3, instance_new_dirty/3, instance_prepare/2, instance_from/2,
+         instance_from_dirty/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2]).
 -export([call_start/5, call_poll/1, call_sleep/2, call_resume/3, host_reply/3, output_read/1]).
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
@@ -20,8 +20,8 @@
 -nifs([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/1,
        module_deserialize/2, module_deserialize_file/3, module_imports/1, module_exports/1,
        module_options/1, module_kind/1, pool_info/1]).
--nifs([instance_new/2, instance_new_dirty/2, instance_prepare/2, instance_from/1,
-         instance_from_dirty/1, instance_start/2, instance_interrupt/1, instance_destroy/1,
+-nifs([instance_new/3, instance_new_dirty/3, instance_prepare/2, instance_from/2,
+         instance_from_dirty/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2]).
 -nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, host_reply/3, output_read/1]).
 -nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2,
@@ -32,7 +32,7 @@
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
 %% stub, an option or a message changes; a library of another version does not load.
--define(ABI, 3).
+-define(ABI, 4).
 
 -type error() :: {error, wasmtime_error:t()}.
 -type mod() :: reference().
@@ -105,20 +105,20 @@ module_kind(_Mod) -> ?STUB.
 -spec pool_info(mod()) -> #{atom() => non_neg_integer()}.
 pool_info(_Mod) -> ?STUB.
 
--spec instance_new(mod(), map()) -> term().
-instance_new(_Mod, _Opts) -> ?STUB.
+-spec instance_new(mod(), map(), reference()) -> term().
+instance_new(_Mod, _Opts, _Id) -> ?STUB.
 
--spec instance_new_dirty(mod(), map()) -> term().
-instance_new_dirty(_Mod, _Opts) -> ?STUB.
+-spec instance_new_dirty(mod(), map(), reference()) -> term().
+instance_new_dirty(_Mod, _Opts, _Id) -> ?STUB.
 
 -spec instance_prepare(mod(), map()) -> {ok, reference()} | error().
 instance_prepare(_Mod, _Opts) -> ?STUB.
 
--spec instance_from(reference()) -> term().
-instance_from(_Template) -> ?STUB.
+-spec instance_from(reference(), reference()) -> term().
+instance_from(_Template, _Id) -> ?STUB.
 
--spec instance_from_dirty(reference()) -> term().
-instance_from_dirty(_Template) -> ?STUB.
+-spec instance_from_dirty(reference(), reference()) -> term().
+instance_from_dirty(_Template, _Id) -> ?STUB.
 
 -spec instance_start(instance(), reference() | undefined) -> term().
 instance_start(_Inst, _Ref) -> ?STUB.

@@ -161,7 +161,7 @@ instance_defaults(Kind) ->
     #{imports => [], wasi => undefined,
       memory_limit => 256 * ?MIB, total_memory_limit => infinity,
       max_tables => 100, max_table_elements => 10_000_000, max_instances => max_instances(Kind),
-      host_timeout => 30_000, host => self(), stream => self(), inbox_limit => 16 * ?MIB,
+      host_timeout => 30_000, host => undefined, stream => self(), inbox_limit => 16 * ?MIB,
       runner => thread}.
 
 %% A component is made of several core instances.

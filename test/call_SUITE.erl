@@ -129,6 +129,24 @@ t_no_instance(_) ->
     [?assertError(badarg, wasmtime:call(Bad, <<"f">>, []))
      || Bad <- [make_ref(), 1, {wasmtime_instance, make_ref(), #{}}, wasmtime_test:mod(add)]].
 
+%% Every instance has a reference of its own, for ever.
+t_ref(Config) ->
+    Inst = proplists:get_value(inst, Config),
+    Other = inst(values),
+    ?assert(is_reference(wasmtime:ref(Inst))),
+    ?assertEqual(wasmtime:ref(Inst), wasmtime:ref(Inst)),
+    ?assertNotEqual(wasmtime:ref(Inst), wasmtime:ref(Other)),
+    Before = wasmtime:ref(Other),
+    ok = wasmtime:destroy(Other),
+    ?assertEqual(Before, wasmtime:ref(Other)),
+    [?assertError(badarg, wasmtime:ref(Bad)) || Bad <- [make_ref(), 1, self(), wasmtime_test:mod(add)]],
+    {ok, Template} = wasmtime:prepare(wasmtime_test:mod(add), #{}),
+    {ok, A} = wasmtime:instantiate(Template),
+    {ok, B} = wasmtime:instantiate(Template),
+    ?assertNotEqual(wasmtime:ref(A), wasmtime:ref(B)),
+    ok = wasmtime:destroy(A),
+    ok = wasmtime:destroy(B).
+
 %% The fuel of a call runs out, and the next call has its own.
 t_fuel(_) ->
     Inst = wasmtime_test:inst(spin, #{}, #{fuel => true}),

@@ -125,7 +125,7 @@ defaults_test() ->
     ?assertEqual({ok, #{imports => [], wasi => undefined, memory_limit => 268435456,
                         total_memory_limit => infinity, max_tables => 100,
                         max_table_elements => 10000000, max_instances => 10,
-                        host_timeout => 30000, host => Self, stream => Self,
+                        host_timeout => 30000, host => undefined, stream => Self,
                         inbox_limit => 16777216, runner => thread}}, instance(#{})),
     ?assertMatch({ok, #{max_instances := 100}, _},
                  wasmtime_options:instance(instantiate, #{}, component)),

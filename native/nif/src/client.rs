@@ -63,7 +63,8 @@ impl Requester {
 
 impl Client for Inner {
     fn host_call(&self, call: HostCall) -> bool {
-        self.home.host_call(&call).send(self.host)
+        let named = self.instance.id().filter(|_| self.host != self.pid);
+        named.unwrap_or(&self.home).host_call(&call).send(self.host)
     }
 
     fn asker(&self) -> u64 {
@@ -123,7 +124,7 @@ impl Reply {
     }
 }
 
-/// The reference of a request, from which its messages are built.
+/// The reference of a request, or the name of an instance: what messages are built with.
 pub struct Home(Mutex<(OwnedEnv, SavedTerm)>);
 
 impl Home {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustler::{Env, LocalPid, Monitor, Resource};
+use rustler::{Env, LocalPid, Monitor, Resource, Term};
 use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason};
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
@@ -12,6 +12,7 @@ use wasmtime_beam::preinit::Instrumented;
 use wasmtime_beam::template::Template;
 
 use crate::background;
+use crate::client::Home;
 use crate::runner::scheduler::Turn;
 
 /// A compiled module.
@@ -46,6 +47,8 @@ pub struct Instance {
     guest: Option<Arc<Guest>>,
     /// Serves host calls, when it is not the calling process.
     host: Option<LocalPid>,
+    /// The instance's name, kept when somebody other than a caller is sent messages.
+    id: Option<Home>,
     /// Jobs under way and who asked for them.
     jobs: Mutex<Vec<(LocalPid, JobId)>>,
     /// Memory of the destroyed guest that is still to be restored.
@@ -53,8 +56,10 @@ pub struct Instance {
 }
 
 impl Instance {
-    pub fn new(guest: Arc<Guest>, host: Option<LocalPid>) -> Self {
-        Instance { guest: Some(guest), host, jobs: Mutex::default(), pending: Mutex::default() }
+    pub fn new(guest: Arc<Guest>, host: Option<LocalPid>, id: Term<'_>) -> Self {
+        let id = host.is_some().then(|| Home::new(id));
+        let (jobs, pending) = (Mutex::default(), Mutex::default());
+        Instance { guest: Some(guest), host, id, jobs, pending }
     }
 
     pub fn guest(&self) -> &Arc<Guest> {
@@ -64,6 +69,11 @@ impl Instance {
     /// Who serves the host calls of a request by `caller`.
     pub fn host(&self, caller: LocalPid) -> LocalPid {
         self.host.unwrap_or(caller)
+    }
+
+    /// The reference in messages to processes that do not wait for a call of their own.
+    pub fn id(&self) -> Option<&Home> {
+        self.id.as_ref()
     }
 
     pub fn remember(&self, pid: LocalPid, job: JobId) {

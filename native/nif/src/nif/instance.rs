@@ -25,11 +25,12 @@ fn instance_new<'a>(
     env: Env<'a>,
     module: ResourceArc<Module>,
     opts: Term<'a>,
+    id: Term<'a>,
 ) -> NifResult<Term<'a>> {
     if module.get().facts().heavy {
         return Ok(atoms::dirty().encode(env));
     }
-    new(env, &module, opts)
+    new(env, &module, opts, id)
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -37,18 +38,18 @@ fn instance_new_dirty<'a>(
     env: Env<'a>,
     module: ResourceArc<Module>,
     opts: Term<'a>,
+    id: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    new(env, &module, opts)
+    new(env, &module, opts, id)
 }
 
-fn new<'a>(env: Env<'a>, module: &Module, opts: Term<'a>) -> NifResult<Term<'a>> {
+fn new<'a>(env: Env<'a>, module: &Module, opts: Term<'a>, id: Term<'a>) -> NifResult<Term<'a>> {
     let (options, host) = options::instance(opts)?;
-    let host = (host != env.pid()).then_some(host);
     let guest = || Guest::new(module.get(), &options);
-    Ok(timed(env, || make(env, guest(), host)))
+    Ok(timed(env, || make(env, guest(), host, id)))
 }
 
-/// Checks and links options once. A host other than the calling process serves every instance.
+/// Checks and links options once. A host that they name serves every instance.
 #[rustler::nif(schedule = "DirtyIo")]
 fn instance_prepare<'a>(
     env: Env<'a>,
@@ -56,7 +57,6 @@ fn instance_prepare<'a>(
     opts: Term<'a>,
 ) -> NifResult<Term<'a>> {
     let (options, host) = options::instance(opts)?;
-    let host = (host != env.pid()).then_some(host);
     Ok(guarded(env, || {
         let template = Template::new(module.get(), &options);
         answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, host))))
@@ -64,28 +64,37 @@ fn instance_prepare<'a>(
 }
 
 #[rustler::nif]
-fn instance_from<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>) -> Term<'a> {
+fn instance_from<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>, id: Term<'a>) -> Term<'a> {
     if prepared.template().module().facts().heavy {
         return atoms::dirty().encode(env);
     }
-    from(env, &prepared)
+    from(env, &prepared, id)
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
-fn instance_from_dirty<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>) -> Term<'a> {
-    from(env, &prepared)
+fn instance_from_dirty<'a>(
+    env: Env<'a>,
+    prepared: ResourceArc<Prepared>,
+    id: Term<'a>,
+) -> Term<'a> {
+    from(env, &prepared, id)
 }
 
-fn from<'a>(env: Env<'a>, prepared: &Prepared) -> Term<'a> {
+fn from<'a>(env: Env<'a>, prepared: &Prepared, id: Term<'a>) -> Term<'a> {
     timed(env, || {
         let guest = Guest::of(prepared.template());
-        make(env, guest, prepared.host)
+        make(env, guest, prepared.host, id)
     })
 }
 
-fn make<'a>(env: Env<'a>, guest: Result<Arc<Guest>>, host: Option<LocalPid>) -> Term<'a> {
+fn make<'a>(
+    env: Env<'a>,
+    guest: Result<Arc<Guest>>,
+    host: Option<LocalPid>,
+    id: Term<'a>,
+) -> Term<'a> {
     match guest {
-        Ok(guest) => finish(env, Instance::new(guest, host)),
+        Ok(guest) => finish(env, Instance::new(guest, host, id)),
         Err(failure) => error::encode(env, &failure),
     }
 }

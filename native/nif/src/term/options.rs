@@ -111,8 +111,9 @@ pub fn check(term: Atom) -> NifResult<Check> {
     }
 }
 
-/// Instantiate options, and the process that serves host calls.
-pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, LocalPid)> {
+/// Instantiate options, and the process that serves host calls, when it is not the caller.
+pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Option<LocalPid>)> {
+    let host: Term<'_> = get(map, atoms::host())?;
     let wasi: Term<'_> = get(map, atoms::wasi())?;
     let options = InstanceOptions {
         imports: get(map, atoms::imports())?,
@@ -127,7 +128,8 @@ pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, LocalPid)> {
         host_timeout: limit(map, atoms::host_timeout())?.map(Duration::from_millis),
         runner: runner(get(map, atoms::runner())?)?,
     };
-    Ok((options, get(map, atoms::host())?))
+    let host = if is(host, atoms::undefined()) { None } else { Some(host.decode()?) };
+    Ok((options, host))
 }
 
 fn runner(word: Atom) -> NifResult<Runner> {
