@@ -16,8 +16,9 @@
 -export([features/0, version/0, preinit/3]).
 -export([prepare/2, instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
 -export([read_memory/3, read_memory/4, write_memory/3, write_memory/4]).
--export([memory_size/1, memory_size/2, read_output/1, ref/1]).
--export_type([wasm_module/0, template/0, instance/0, value/0, source/0,
+-export([memory_size/1, memory_size/2, read_output/1, fuel_remaining/1, ref/1]).
+-export([call_ref/3, call_ref/4, externref/2, externref_data/1, ref_info/1, gc/1]).
+-export_type([wasm_module/0, template/0, instance/0, ref/0, ref_info/0, value/0, source/0,
               error/0, class/0, kind/0, frame/0]).
 -export_type([compile_options/0, load_options/0, load_file_options/0, instance_options/0,
               call_options/0, preinit_options/0, wasi_options/0, host_fun/0, init/0, pool_info/0,
@@ -30,9 +31,18 @@
 -type instance() :: #wasmtime_instance{}.
 %% An instance: opaque. Any process may use it; one call runs at a time, others wait in order.
 -type value() :: integer() | float() | nan | infinity | neg_infinity
-               | {f32, 0..16#FFFFFFFF} | {f64, 0..16#FFFFFFFFFFFFFFFF} | <<_:128>>.
+               | {f32, 0..16#FFFFFFFF} | {f64, 0..16#FFFFFFFFFFFFFFFF} | <<_:128>>
+               | null | {i31, integer()} | ref().
 %% i32 takes -2^31..2^32-1 and gives signed, i64 likewise. f32 and f64 take floats, integers that
-%% fit, the three atoms, or exact bits. v128 is a 16-byte little-endian binary.
+%% fit, the three atoms, or exact bits; NaNs with a payload are given as bits. v128 is a 16-byte
+%% little-endian binary. A reference is `null', `{i31, N}' (takes -2^30..2^31-1, gives signed) or
+%% opaque.
+-type ref() :: reference().
+%% A reference to a function, an object or an Erlang term inside an instance. It keeps both alive,
+%% and belongs to that instance: docs/references.md.
+-type ref_info() :: #{kind := funcref | externref | struct | array | anyref | exnref,
+                      params => [binary()], results => [binary()],
+                      fields => [binary()], element => binary()}.
 -type source() :: binary() | {wat, iodata()}.
 %% A module's bytes, or its text.
 -type error() :: wasmtime_error:t().
@@ -272,6 +282,30 @@ call_checked(Inst, Name, Args, Opts) when length(Args) >= 0 ->
 call_checked(_, _, _, _) ->
     badarg(call, "the arguments must be a list").
 
+%% @equiv call_ref(Inst, Func, Args, #{})
+-spec call_ref(instance(), ref(), [value()]) -> {ok, [value()]} | {error, error()}.
+call_ref(#wasmtime_instance{} = Inst, Func, Args) ->
+    call_ref_checked(Inst, Func, Args, ?NO_CALL_OPTIONS);
+call_ref(_, _, _) ->
+    error(badarg).
+
+%% @doc Calls the function that a reference of this instance refers to. Options and errors are those
+%% of {@link call/4}, and `wrong_instance'.
+-spec call_ref(instance(), ref(), [value()], call_options()) ->
+          {ok, [value()]} | {error, error()}.
+call_ref(#wasmtime_instance{} = Inst, Func, Args, Opts) ->
+    case wasmtime_options:call(Opts) of
+        {ok, Complete} -> call_ref_checked(Inst, Func, Args, Complete);
+        Error -> Error
+    end;
+call_ref(_, _, _, _) ->
+    error(badarg).
+
+call_ref_checked(Inst, Func, Args, Opts) when length(Args) >= 0 ->
+    wasmtime_call:call_ref(Inst, Func, Args, Opts);
+call_ref_checked(_, _, _, _) ->
+    badarg(call, "the arguments must be a list").
+
 %% @doc Ends the running call with the trap `interrupt', wherever it is.
 -spec interrupt(instance()) -> ok | not_running.
 interrupt(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:instance_interrupt(Ref);
@@ -327,6 +361,47 @@ memory_size(Inst, Name) -> wasmtime_memory:size(Inst, wasmtime_text:name(Name)).
           {ok, {binary(), binary(), {non_neg_integer(), non_neg_integer()}}} | {error, error()}.
 read_output(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:output_read(Ref);
 read_output(_) -> error(badarg).
+
+%% @doc The fuel that is left, of a module that was compiled with `fuel': after a call, what that
+%% call left, also when it trapped. A call without the option `fuel' begins with 2^64-1. Errors: class
+%% `call' (`unsupported' without fuel, `busy' while the guest runs, `destroyed').
+-spec fuel_remaining(instance()) -> {ok, non_neg_integer()} | {error, error()}.
+fuel_remaining(#wasmtime_instance{ref = Ref}) ->
+    case wasmtime_nif:instance_fuel(Ref) of
+        dirty -> wasmtime_nif:instance_fuel_dirty(Ref);
+        Result -> Result
+    end;
+fuel_remaining(_) ->
+    error(badarg).
+
+%% ---- references -----------------------------------------------------------------------------
+
+%% @doc A reference to a copy of an Erlang term, which a guest takes where it wants an `externref'. It
+%% cannot look inside; it can keep it and give it back. Errors: class `call' (`busy' while the guest
+%% runs, `destroyed'), `limit' (`memory_limit', `out_of_memory': {@link gc/1} may make room).
+-spec externref(instance(), term()) -> {ok, ref()} | {error, error()}.
+externref(#wasmtime_instance{ref = Inst}, Term) -> wasmtime_nif:extern_new(Inst, Term);
+externref(_, _) -> error(badarg).
+
+%% @doc The term behind an `externref', also while its guest runs. Errors: class `ref', kind `badarg'
+%% for a reference that holds no Erlang term.
+-spec externref_data(ref()) -> {ok, term()} | {error, error()}.
+externref_data(Ref) ->
+    case wasmtime_nif:extern_data(Ref) of
+        dirty -> wasmtime_nif:extern_data_dirty(Ref);
+        Result -> Result
+    end.
+
+%% @doc What a reference refers to: its `kind', and as texts of WebAssembly types the `params' and
+%% `results' of a function, the `fields' of a struct, the `element' of an array.
+-spec ref_info(ref()) -> ref_info().
+ref_info(Ref) -> wasmtime_nif:ref_info(Ref).
+
+%% @doc Collects the garbage of the guest's heap now. Objects in a cycle are not found before the
+%% instance ends. Errors: class `call' (`busy' while the guest runs, `destroyed').
+-spec gc(instance()) -> ok | {error, error()}.
+gc(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:heap_collect(Ref);
+gc(_) -> error(badarg).
 
 %% ---- helpers --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 
 -include("wasmtime_instance.hrl").
 
--export([instantiate/1, instantiate/3, table/1, call/4, destroy/1]).
+-export([instantiate/1, instantiate/3, table/1, call/4, call_ref/4, destroy/1]).
 
 %% @doc A new instance; a start section runs before this returns.
 -spec instantiate(reference(), map(), map()) ->
@@ -61,6 +61,15 @@ call(#wasmtime_instance{ref = Inst0} = Inst, Name, Args, Opts) ->
     Ref = make_ref(),
     Result = finish(wasmtime_nif:call_start(Inst0, Name, Args, Opts, Ref), Ref, Inst),
     noted(Name, Inst, Result).
+
+%% @doc Calls the function that a reference refers to.
+-spec call_ref(#wasmtime_instance{}, term(), [term()], map()) ->
+          {ok, [term()]} | {error, wasmtime_error:t()}.
+call_ref(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst, Func, Args, Opts) ->
+    drive(wasmtime_nif:call_ref_start(Inst0, Func, Args, Opts, undefined), Inst);
+call_ref(#wasmtime_instance{ref = Inst0} = Inst, Func, Args, Opts) ->
+    Ref = make_ref(),
+    finish(wasmtime_nif:call_ref_start(Inst0, Func, Args, Opts, Ref), Ref, Inst).
 
 %% A thread runs the guest. All messages carry a reference that is made just before the wait, so a
 %% full mailbox is not searched.

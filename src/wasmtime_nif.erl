@@ -14,6 +14,8 @@
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
          memory_size/2,
          memory_size_dirty/2]).
+-export([call_ref_start/5, ref_info/1, extern_new/2, extern_data/1, extern_data_dirty/1,
+         heap_collect/1, instance_fuel/1, instance_fuel_dirty/1]).
 -export([preinit_begin/2, preinit_finish/4]).
 
 -nifs([features/0, version/0, live/0, classes_and_kinds/0]).
@@ -26,18 +28,21 @@
 -nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, host_reply/3, output_read/1]).
 -nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2,
        memory_size_dirty/2]).
+-nifs([call_ref_start/5, ref_info/1, extern_new/2, extern_data/1, extern_data_dirty/1,
+       heap_collect/1, instance_fuel/1, instance_fuel_dirty/1]).
 -nifs([preinit_begin/2, preinit_finish/4]).
 
 -on_load(load/0).
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
 %% stub, an option or a message changes; a library of another version does not load.
--define(ABI, 4).
+-define(ABI, 5).
 
 -type error() :: {error, wasmtime_error:t()}.
 -type mod() :: reference().
 -type instance() :: reference().
 -type preinit() :: reference().
+-type ref() :: reference().
 
 load() ->
     Path = filename:join(priv(), "wasmtime_nif"),
@@ -175,6 +180,30 @@ memory_size_dirty(_Inst, _Name) -> ?STUB.
 -spec memory_size(instance(), binary() | undefined) ->
           dirty | {ok, {non_neg_integer(), non_neg_integer()}} | error().
 memory_size(_Inst, _Name) -> ?STUB.
+
+-spec call_ref_start(instance(), term(), [term()], map(), reference() | undefined) -> term().
+call_ref_start(_Inst, _Func, _Args, _Opts, _Ref) -> ?STUB.
+
+-spec ref_info(ref()) -> map().
+ref_info(_Ref) -> ?STUB.
+
+-spec extern_new(instance(), term()) -> {ok, ref()} | error().
+extern_new(_Inst, _Term) -> ?STUB.
+
+-spec extern_data(ref()) -> dirty | {ok, term()} | error().
+extern_data(_Ref) -> ?STUB.
+
+-spec extern_data_dirty(ref()) -> {ok, term()} | error().
+extern_data_dirty(_Ref) -> ?STUB.
+
+-spec heap_collect(instance()) -> ok | error().
+heap_collect(_Inst) -> ?STUB.
+
+-spec instance_fuel(instance()) -> dirty | {ok, non_neg_integer()} | error().
+instance_fuel(_Inst) -> ?STUB.
+
+-spec instance_fuel_dirty(instance()) -> {ok, non_neg_integer()} | error().
+instance_fuel_dirty(_Inst) -> ?STUB.
 
 -spec preinit_begin(binary(), map()) -> {ok, preinit(), mod()} | error().
 preinit_begin(_Wasm, _Opts) -> ?STUB.

@@ -65,7 +65,7 @@ component_rows() ->
     rows(Section).
 
 provocations() ->
-    modules() ++ instances() ++ calls() ++ memory() ++ preinit() ++ traps().
+    modules() ++ instances() ++ calls() ++ memory() ++ references() ++ preinit() ++ traps().
 
 modules() ->
     Compile = fun(Text) -> fun() -> wasmtime:compile({wat, Text}) end end,
@@ -136,8 +136,9 @@ calls() ->
     [{{call, badarg}, Call(add, "add", [1, a])},
      {{call, badarity}, Call(add, "add", [1])},
      {{call, unknown_export}, Call(add, "sub", [1, 2])},
-     {{call, unsupported}, Call({wat, "(module (func (export \"f\") (result externref)"
-                                      " (ref.null extern)))"}, "f", [])},
+     {{call, unsupported}, fun() ->
+         wasmtime_test:with_inst(add, #{}, fun wasmtime:fuel_remaining/1)
+     end},
      {{call, destroyed}, fun() ->
          Inst = inst(add),
          ok = wasmtime:destroy(Inst),
@@ -164,6 +165,24 @@ busy() ->
     Result = wasmtime:memory_size(Inst),
     ok = wasmtime:destroy(Inst),
     receive {Pid, _} -> Result end.
+
+references() ->
+    Refs = fun(Opts, Fun) -> fun() -> reference_SUITE:with_refs(Opts, Fun) end end,
+    [{{call, wrong_instance}, Refs(#{}, fun(I) ->
+         {ok, Ref} = wasmtime:externref(I, foreign),
+         reference_SUITE:with_refs(#{}, fun(J) -> wasmtime:call(J, "extern", [Ref]) end)
+     end)},
+     {{ref, badarg}, Refs(#{}, fun(I) ->
+         {ok, [Func]} = wasmtime:call(I, "get_double", []),
+         wasmtime:externref_data(Func)
+     end)},
+     {{limit, out_of_memory}, Refs(#{memory_limit => unlimited},
+                                   fun heap_full/1)}].
+
+%% The heap has addresses for 4 GiB.
+heap_full(Inst) ->
+    {ok, [_Kept]} = wasmtime:call(Inst, "new_bytes", [1000]),
+    wasmtime:call(Inst, "new_bytes", [-100]).
 
 preinit() ->
     Preinit = fun(Name, Init) -> fun() ->

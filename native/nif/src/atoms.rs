@@ -82,6 +82,13 @@ rustler::atoms! {
     neg_infinity,
     f32,
     f64,
+    null,
+    i31,
+    // references
+    params,
+    results,
+    fields,
+    element,
     // modules
     module,
     // load

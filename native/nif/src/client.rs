@@ -64,7 +64,7 @@ impl Requester {
 impl Client for Inner {
     fn host_call(&self, call: HostCall) -> bool {
         let named = self.instance.id().filter(|_| self.host != self.pid);
-        named.unwrap_or(&self.home).host_call(&call).send(self.host)
+        named.unwrap_or(&self.home).host_call(&call, &self.instance).send(self.host)
     }
 
     fn asker(&self) -> u64 {
@@ -79,7 +79,7 @@ impl Client for Inner {
         self.instance.forget(job);
         let end = End {
             pid: self.pid,
-            message: self.home.result(job, self.reply, outcome),
+            message: self.home.result(job, self.reply, outcome, &self.instance),
             monitored: self.monitor.get().map(|monitor| (self.instance.clone(), *monitor)),
         };
         // A scheduler may send and demonitor only with the environment of its process.
@@ -115,10 +115,15 @@ impl End {
 }
 
 impl Reply {
-    pub fn encode<'a>(self, env: Env<'a>, outcome: Outcome) -> Term<'a> {
+    pub fn encode<'a>(
+        self,
+        env: Env<'a>,
+        outcome: Outcome,
+        instance: &ResourceArc<Instance>,
+    ) -> Term<'a> {
         match (outcome, self) {
             (Ok(_), Reply::Ok) => atoms::ok().encode(env),
-            (Ok(values), Reply::Values) => value::ok_list(env, &values),
+            (Ok(values), Reply::Values) => value::ok_list(env, &values, instance),
             (Err(failure), _) => error::encode(env, &failure),
         }
     }
@@ -141,18 +146,23 @@ impl Home {
     }
 
     /// Asks to serve a host call.
-    pub fn host_call(&self, call: &HostCall) -> Message {
+    pub fn host_call(&self, call: &HostCall, instance: &ResourceArc<Instance>) -> Message {
         Message::build(|env| {
             let name = (call.import.module.as_str(), call.import.name.as_str());
-            let args: Vec<Term<'_>> =
-                call.args.iter().map(|arg| value::encode(env, *arg)).collect();
+            let args = value::encode_list(env, &call.args, instance);
             (atoms::wasmtime_host_call(), self.reference(env), call.id, name, args).encode(env)
         })
     }
 
-    fn result(&self, job: JobId, reply: Reply, outcome: Outcome) -> Message {
+    fn result(
+        &self,
+        job: JobId,
+        reply: Reply,
+        outcome: Outcome,
+        instance: &ResourceArc<Instance>,
+    ) -> Message {
         Message::build(|env| {
-            let result = reply.encode(env, outcome);
+            let result = reply.encode(env, outcome, instance);
             (atoms::wasmtime_result(), self.reference(env), job, result).encode(env)
         })
     }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustler::{Env, LocalPid, Monitor, Resource, Term};
-use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason};
+use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc, Term};
+use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason, Ref};
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::preinit::Instrumented;
@@ -131,6 +131,23 @@ impl Drop for Instance {
         });
     }
 }
+
+/// A reference into an instance, which it keeps alive.
+pub struct Reference {
+    // Fields drop in order: the root goes before its store may.
+    pub reference: Ref,
+    #[expect(dead_code, reason = "it keeps the instance alive")]
+    pub instance: ResourceArc<Instance>,
+}
+
+impl Reference {
+    pub fn new(reference: Ref, instance: &ResourceArc<Instance>) -> ResourceArc<Self> {
+        ResourceArc::new(Reference { reference, instance: instance.clone() })
+    }
+}
+
+#[rustler::resource_impl]
+impl Resource for Reference {}
 
 /// A module made ready for its init run.
 pub struct Preinit(pub Instrumented);

@@ -16,6 +16,8 @@ pub enum Object {
     Preinit,
     Slot,
     Image,
+    Reference,
+    Term,
 }
 
 impl Object {
@@ -30,6 +32,8 @@ impl Object {
         Object::Preinit,
         Object::Slot,
         Object::Image,
+        Object::Reference,
+        Object::Term,
     ];
 
     /// The name in the table of live objects.
@@ -45,6 +49,8 @@ impl Object {
             Object::Preinit => "preinits",
             Object::Slot => "slots",
             Object::Image => "images",
+            Object::Reference => "references",
+            Object::Term => "terms",
         }
     }
 }

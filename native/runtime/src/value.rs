@@ -1,27 +1,40 @@
 //! WebAssembly values as neutral data: what crosses the border between a guest and its user.
+//! A reference is opaque here: only its guest's store can look into it.
 
-use wasmtime::{FuncType, Val, ValType};
+use std::fmt;
+
+use wasmtime::{FieldType, FuncType, HeapType, RefType, StorageType, Val, ValType};
+
+use crate::guest::Ref;
 
 /// A value of a parameter or a result. Floats are bits, so that NaN payloads survive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     I32(i32),
     I64(i64),
     F32(u32),
     F64(u64),
     V128(u128),
+    /// The null reference of any type.
+    Null,
+    /// A reference that is a number of 31 bits, from -2^30 to 2^30 - 1.
+    I31(i32),
+    Ref(Ref),
 }
 
-/// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The type of a value, or of a field of an object.
+#[derive(Clone, Debug)]
 pub enum Type {
+    /// Packed: only in fields and elements, where its values are `I32`.
+    I8,
+    /// As `I8`, of 16 bits.
+    I16,
     I32,
     I64,
     F32,
     F64,
     V128,
-    /// A reference; no value of it can be passed yet.
-    Ref,
+    Ref(RefType),
 }
 
 impl Type {
@@ -32,31 +45,79 @@ impl Type {
             ValType::F32 => Type::F32,
             ValType::F64 => Type::F64,
             ValType::V128 => Type::V128,
-            ValType::Ref(_) => Type::Ref,
+            ValType::Ref(ty) => Type::Ref(ty.clone()),
         }
     }
 
-    pub const fn as_str(self) -> &'static str {
+    /// The type of a field or an element.
+    pub fn of_storage(ty: &StorageType) -> Self {
+        match ty {
+            StorageType::I8 => Type::I8,
+            StorageType::I16 => Type::I16,
+            StorageType::ValType(ty) => Type::of(ty),
+        }
+    }
+}
+
+impl PartialEq for Type {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Type::Ref(a), Type::Ref(b)) => RefType::eq(a, b),
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        }
+    }
+}
+
+impl Eq for Type {}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Type::I32 => "i32",
-            Type::I64 => "i64",
-            Type::F32 => "f32",
-            Type::F64 => "f64",
-            Type::V128 => "v128",
-            Type::Ref => "reference",
+            Type::I8 => f.write_str("i8"),
+            Type::I16 => f.write_str("i16"),
+            Type::I32 => f.write_str("i32"),
+            Type::I64 => f.write_str("i64"),
+            Type::F32 => f.write_str("f32"),
+            Type::F64 => f.write_str("f64"),
+            Type::V128 => f.write_str("v128"),
+            Type::Ref(ty) => {
+                let null = if ty.is_nullable() { "null " } else { "" };
+                write!(f, "(ref {null}{})", heap(ty.heap_type()))
+            }
         }
     }
+}
 
-    /// A value of this type to be overwritten; `None` for references.
-    pub fn zero(self) -> Option<Val> {
-        Some(match self {
-            Type::I32 => Val::I32(0),
-            Type::I64 => Val::I64(0),
-            Type::F32 => Val::F32(0),
-            Type::F64 => Val::F64(0),
-            Type::V128 => Val::V128(0u128.into()),
-            Type::Ref => return None,
-        })
+/// A heap type in a few words: a type of the module has no name that survives compilation, and may
+/// contain itself.
+fn heap(ty: &HeapType) -> String {
+    match ty {
+        HeapType::ConcreteFunc(_) => "a type of func".into(),
+        HeapType::ConcreteArray(_) => "a type of array".into(),
+        HeapType::ConcreteStruct(_) => "a type of struct".into(),
+        HeapType::ConcreteExn(_) => "a type of exn".into(),
+        HeapType::ConcreteCont(_) => "a type of cont".into(),
+        other => other.to_string(),
+    }
+}
+
+/// A field of a struct, or the element of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub ty: Type,
+    pub mutable: bool,
+}
+
+impl Field {
+    pub fn of(ty: &FieldType) -> Self {
+        let mutable = ty.mutability().is_var();
+        Field { ty: Type::of_storage(ty.element_type()), mutable }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.mutable { write!(f, "(mut {})", self.ty) } else { self.ty.fmt(f) }
     }
 }
 
@@ -77,37 +138,41 @@ impl Signature {
 }
 
 impl Value {
-    pub fn ty(self) -> Type {
+    /// The neutral form of a number; `None` for references.
+    pub fn of_number(val: &Val) -> Option<Self> {
+        Some(match val {
+            Val::I32(v) => Value::I32(*v),
+            Val::I64(v) => Value::I64(*v),
+            Val::F32(v) => Value::F32(*v),
+            Val::F64(v) => Value::F64(*v),
+            Val::V128(v) => Value::V128(v.as_u128()),
+            _ => return None,
+        })
+    }
+
+    /// The inverse of [`Value::of_number`].
+    pub fn to_number(&self) -> Option<Val> {
+        Some(match self {
+            Value::I32(v) => Val::I32(*v),
+            Value::I64(v) => Val::I64(*v),
+            Value::F32(v) => Val::F32(*v),
+            Value::F64(v) => Val::F64(*v),
+            Value::V128(v) => Val::V128((*v).into()),
+            Value::Null | Value::I31(_) | Value::Ref(_) => return None,
+        })
+    }
+
+    /// What it is, for messages.
+    pub fn what(&self) -> &'static str {
         match self {
-            Value::I32(_) => Type::I32,
-            Value::I64(_) => Type::I64,
-            Value::F32(_) => Type::F32,
-            Value::F64(_) => Type::F64,
-            Value::V128(_) => Type::V128,
+            Value::I32(_) => "i32",
+            Value::I64(_) => "i64",
+            Value::F32(_) => "f32",
+            Value::F64(_) => "f64",
+            Value::V128(_) => "v128",
+            Value::Null => "null",
+            Value::I31(_) => "i31",
+            Value::Ref(reference) => reference.kind().as_str(),
         }
     }
-}
-
-impl From<Value> for Val {
-    fn from(value: Value) -> Val {
-        match value {
-            Value::I32(v) => Val::I32(v),
-            Value::I64(v) => Val::I64(v),
-            Value::F32(v) => Val::F32(v),
-            Value::F64(v) => Val::F64(v),
-            Value::V128(v) => Val::V128(v.into()),
-        }
-    }
-}
-
-/// The neutral form of a Wasmtime value; `None` for references.
-pub fn from_val(val: &Val) -> Option<Value> {
-    Some(match val {
-        Val::I32(v) => Value::I32(*v),
-        Val::I64(v) => Value::I64(*v),
-        Val::F32(v) => Value::F32(*v),
-        Val::F64(v) => Value::F64(*v),
-        Val::V128(v) => Value::V128(v.as_u128()),
-        _ => return None,
-    })
 }

@@ -11,7 +11,7 @@ use wasmtime_beam::template::Template;
 
 use super::call;
 use super::module::binary;
-use super::{answer, guarded, timed};
+use super::{Where, answer, guarded, timed};
 use crate::atoms;
 use crate::client::{Reply, Requester};
 use crate::resource::{Instance, Module, Prepared};
@@ -178,6 +178,24 @@ fn instance_mourn<'a>(
     let mourner = Requester::new(reference, pid, pid, instance.clone(), Reply::Ok).as_client();
     let waits = instance.guest().control().mourn(mourner);
     if waits { atoms::wait().encode(env) } else { atoms::ok().encode(env) }
+}
+
+/// The fuel that is left; `dirty` when somebody is inside just then.
+#[rustler::nif]
+fn instance_fuel<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
+    fuel(env, &instance, Where::Scheduler)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn instance_fuel_dirty<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
+    fuel(env, &instance, Where::Dirty)
+}
+
+fn fuel<'a>(env: Env<'a>, instance: &Instance, at: Where) -> Term<'a> {
+    guarded(env, || match at.access(instance, |view| view.fuel()) {
+        Some(fuel) => answer(env, fuel),
+        None => atoms::dirty().encode(env),
+    })
 }
 
 #[rustler::nif]

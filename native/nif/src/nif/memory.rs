@@ -6,7 +6,7 @@ use rustler::{
 use wasmtime_beam::Result;
 use wasmtime_beam::guest::View;
 
-use super::{answer, done, guarded};
+use super::{Where, answer, done, guarded};
 use crate::atoms;
 use crate::resource::Instance;
 
@@ -70,27 +70,6 @@ fn memory_size_dirty<'a>(
     name: Term<'a>,
 ) -> NifResult<Term<'a>> {
     size(env, &instance, name, Where::Dirty)
-}
-
-/// Where a function runs: a normal scheduler does not wait for somebody who is inside the guest.
-#[derive(Clone, Copy)]
-enum Where {
-    Scheduler,
-    Dirty,
-}
-
-impl Where {
-    /// `None` asks to come again on a dirty scheduler.
-    fn access<R>(
-        self,
-        instance: &Instance,
-        f: impl FnOnce(View<'_>) -> Result<R>,
-    ) -> Option<Result<R>> {
-        match self {
-            Where::Scheduler => instance.guest().try_access(f),
-            Where::Dirty => Some(instance.guest().access(f)),
-        }
-    }
 }
 
 fn size<'a>(env: Env<'a>, instance: &Instance, name: Term<'a>, at: Where) -> NifResult<Term<'a>> {

@@ -6,13 +6,37 @@ mod instance;
 mod memory;
 mod module;
 mod preinit;
+mod reference;
 mod runtime;
 
 use rustler::{Encoder, Env, Term};
 use wasmtime_beam::Result;
+use wasmtime_beam::guest::View;
 
 use crate::atoms;
+use crate::resource::Instance;
 use crate::term::error;
+
+/// Where a function runs: a normal scheduler does not wait for somebody who is inside the guest.
+#[derive(Clone, Copy)]
+enum Where {
+    Scheduler,
+    Dirty,
+}
+
+impl Where {
+    /// `None` asks to come again on a dirty scheduler.
+    fn access<R>(
+        self,
+        instance: &Instance,
+        f: impl FnOnce(View<'_>) -> Result<R>,
+    ) -> Option<Result<R>> {
+        match self {
+            Where::Scheduler => instance.guest().try_access(f),
+            Where::Dirty => Some(instance.guest().access(f)),
+        }
+    }
+}
 
 /// `{ok, Value}` or the error.
 fn answer<'a>(env: Env<'a>, result: Result<impl Encoder>) -> Term<'a> {

@@ -216,7 +216,7 @@ impl Turn {
         if let Some(outcome) = news.outcome.take() {
             drop(news);
             self.end(env);
-            let result = Reply::Values.encode(env, outcome);
+            let result = Reply::Values.encode(env, outcome, &self.instance);
             return Some(Polled::Over((atoms::result(), result).encode(env)));
         }
         // A host call of a job that must stop is not worth making.
@@ -224,7 +224,7 @@ impl Turn {
             return None;
         }
         let call = news.host_call.take()?;
-        let args: Vec<Term<'a>> = call.args.iter().map(|arg| value::encode(env, *arg)).collect();
+        let args = value::encode_list(env, &call.args, &self.instance);
         let index = call.import.index as u64;
         Some(Polled::Goes((atoms::host(), call.id, index, args).encode(env)))
     }

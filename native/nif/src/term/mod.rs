@@ -3,4 +3,5 @@
 pub mod error;
 pub mod map;
 pub mod options;
+pub mod stored;
 pub mod value;

@@ -1,24 +1,44 @@
 //! WebAssembly values, both ways.
 
-use rustler::{Binary, Encoder, Env, ListIterator, NewBinary, Term, TermType};
+use rustler::{Binary, Encoder, Env, ListIterator, NewBinary, ResourceArc, Term, TermType};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
 use wasmtime_beam::value::{Type, Value};
 
 use crate::atoms;
+use crate::resource::{Instance, Reference};
 
 /// `{ok, Values}`.
-pub fn ok_list<'a>(env: Env<'a>, values: &[Value]) -> Term<'a> {
-    let terms: Vec<Term<'a>> = values.iter().map(|value| encode(env, *value)).collect();
-    (atoms::ok(), terms).encode(env)
+pub fn ok_list<'a>(env: Env<'a>, values: &[Value], instance: &ResourceArc<Instance>) -> Term<'a> {
+    (atoms::ok(), encode_list(env, values, instance)).encode(env)
 }
 
-/// The term of a value: integers signed, floats as floats unless they are none that Erlang has.
-pub fn encode<'a>(env: Env<'a>, value: Value) -> Term<'a> {
+/// The list of values of an instance.
+pub fn encode_list<'a>(
+    env: Env<'a>,
+    values: &[Value],
+    instance: &ResourceArc<Instance>,
+) -> Term<'a> {
+    let terms: Vec<Term<'a>> = values.iter().map(|value| encode(env, value, instance)).collect();
+    terms.encode(env)
+}
+
+/// The term of a value of an instance: integers signed, floats as floats unless they are none that
+/// Erlang has, references as resources that keep the instance alive.
+pub fn encode<'a>(env: Env<'a>, value: &Value, instance: &ResourceArc<Instance>) -> Term<'a> {
     match value {
         Value::I32(v) => v.encode(env),
         Value::I64(v) => v.encode(env),
-        Value::F32(bits) => float(env, f64::from(f32::from_bits(bits))),
-        Value::F64(bits) => float(env, f64::from_bits(bits)),
+        Value::F32(bits) => match f32::from_bits(*bits) {
+            v if v.is_nan() && bits & !(1 << 31) != CANONICAL32 => (atoms::f32(), bits).encode(env),
+            v => float(env, f64::from(v)),
+        },
+        Value::F64(bits) => match f64::from_bits(*bits) {
+            v if v.is_nan() && bits & !(1 << 63) != CANONICAL64 => (atoms::f64(), bits).encode(env),
+            v => float(env, v),
+        },
+        Value::Null => atoms::null().encode(env),
+        Value::I31(v) => (atoms::i31(), v).encode(env),
+        Value::Ref(reference) => Reference::new(reference.clone(), instance).encode(env),
         Value::V128(v) => {
             let mut binary = NewBinary::new(env, 16);
             binary.as_mut_slice().copy_from_slice(&v.to_le_bytes());
@@ -38,6 +58,10 @@ fn float<'a>(env: Env<'a>, v: f64) -> Term<'a> {
     }
 }
 
+/// The NaN that Erlang's `nan` stands for, of either sign; others are given as their bits.
+const CANONICAL32: u32 = 0x7fc0_0000;
+const CANONICAL64: u64 = 0x7ff8_0000_0000_0000;
+
 /// Decodes a list of values by their types. `what` names the list's owner in errors.
 ///
 /// # Errors
@@ -52,8 +76,8 @@ pub fn decode_list(list: ListIterator<'_>, types: &[Type], what: &str) -> Result
     let values = terms.iter().zip(types).enumerate();
     values
         .map(|(at, (term, ty))| {
-            decode(*term, *ty).ok_or_else(|| {
-                let (at, ty) = (at + 1, ty.as_str());
+            decode(*term, ty).ok_or_else(|| {
+                let at = at + 1;
                 let message = format!("value {at} of {what} is not of type {ty}");
                 Error::new(Class::Call, Kind::Badarg, message)
             })
@@ -62,7 +86,7 @@ pub fn decode_list(list: ListIterator<'_>, types: &[Type], what: &str) -> Result
 }
 
 /// The value of a term, when it is one of `ty`.
-pub fn decode(term: Term<'_>, ty: Type) -> Option<Value> {
+pub fn decode(term: Term<'_>, ty: &Type) -> Option<Value> {
     match ty {
         Type::I32 => {
             integer(term, i64::from(i32::MIN), u64::from(u32::MAX)).map(|v| Value::I32(v as i32))
@@ -75,9 +99,33 @@ pub fn decode(term: Term<'_>, ty: Type) -> Option<Value> {
             let bytes: [u8; 16] = binary.as_slice().try_into().ok()?;
             Some(Value::V128(u128::from_le_bytes(bytes)))
         }
-        Type::Ref => None,
+        Type::I8 => {
+            integer(term, i64::from(i8::MIN), u64::from(u8::MAX)).map(|v| Value::I32(v as i32))
+        }
+        Type::I16 => {
+            integer(term, i64::from(i16::MIN), u64::from(u16::MAX)).map(|v| Value::I32(v as i32))
+        }
+        Type::Ref(_) => reference(term).filter(|value| value.may_be(ty)),
     }
 }
+
+/// `null`, `{i31, N}` or a reference.
+fn reference(term: Term<'_>) -> Option<Value> {
+    if let Ok(found) = term.decode::<ResourceArc<Reference>>() {
+        return Some(Value::Ref(found.reference.clone()));
+    }
+    if let Ok(atom) = term.decode::<rustler::Atom>() {
+        return (atom == atoms::null()).then_some(Value::Null);
+    }
+    let (tag, number): (rustler::Atom, Term<'_>) = term.decode().ok()?;
+    let number = integer(number, I31_MIN, I31_MAX).filter(|_| tag == atoms::i31())?;
+    // The upper half are negative numbers.
+    Some(Value::I31((number as i32) << 1 >> 1))
+}
+
+/// As for i32, signed and unsigned numbers are taken; signed ones are given.
+const I31_MIN: i64 = -(1 << 30);
+const I31_MAX: u64 = (1 << 31) - 1;
 
 /// An integer from `min` to `max`, wrapped to 64 bits.
 fn integer(term: Term<'_>, min: i64, max: u64) -> Option<i64> {

@@ -1,19 +1,22 @@
 //! One request is one arm of `execute`; everything here works on any context of the store.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use wasmtime::{AsContextMut, Func, Instance, StoreContextMut, Val};
+use wasmtime::{AsContextMut, Func, RootScope, StoreContextMut, Val};
 
 use super::control::Control;
 use super::host_call::visiting;
 use super::job::{JobId, Outcome, Request};
+use super::refs::{Ref, enter_all, leave_all};
 use super::store::{Data, StoreCell};
+use super::view::{heap_full, is_heap_full};
 use crate::error::{Class, Error, Kind, Result};
 use crate::linker::Linked;
 use crate::trap;
-use crate::value::{Type, Value, from_val};
+use crate::value::{Type, Value};
 
 /// Runs a request to its end.
 pub(super) async fn execute(cell: &mut StoreCell, linked: &Linked, request: Request) -> Outcome {
@@ -21,20 +24,42 @@ pub(super) async fn execute(cell: &mut StoreCell, linked: &Linked, request: Requ
     cell.store.set_epoch_deadline(1);
     match request {
         Request::Instantiate => instantiate(cell, linked).await,
-        request => perform(cell.store.as_context_mut(), request).await,
+        request => {
+            let counts = cell.module.engine().options().fuel;
+            // Without a limit of its own a call has all the fuel there is.
+            let fuel = request.fuel().or(counts.then_some(u64::MAX));
+            if let Some(fuel) = fuel {
+                set_fuel(&mut cell.store.as_context_mut(), fuel)?;
+            }
+            perform(cell.store.as_context_mut(), request).await
+        }
     }
 }
 
+/// Runs a request inside a host call. Its own fuel is not that of the call around it; without, it
+/// uses what that one has left.
+pub(super) async fn nested(
+    control: &Control,
+    job: JobId,
+    mut store: StoreContextMut<'_, Data>,
+    request: Request,
+) -> Outcome {
+    let Some(fuel) = request.fuel() else {
+        return stoppable(control, job, perform(store, request)).await;
+    };
+    let left = store.get_fuel().unwrap_or_default();
+    set_fuel(&mut store, fuel)?;
+    let outcome = stoppable(control, job, perform(store.as_context_mut(), request)).await;
+    set_fuel(&mut store, left)?;
+    outcome
+}
+
 /// Runs a request that needs an instance: of an idle guest, or inside one of its host calls.
-pub(super) async fn perform(mut store: StoreContextMut<'_, Data>, request: Request) -> Outcome {
+async fn perform(store: StoreContextMut<'_, Data>, request: Request) -> Outcome {
     match request {
         Request::Instantiate => Err(Error::internal("an instance is made once")),
-        Request::Call { export, args, fuel } => {
-            if let Some(fuel) = fuel {
-                set_fuel(&mut store, fuel)?;
-            }
-            call(store, &export, &args).await
-        }
+        Request::Call { export, args, .. } => call(store, &Callee::Export(export), &args).await,
+        Request::CallRef { func, args, .. } => call(store, &Callee::Ref(func), &args).await,
     }
 }
 
@@ -90,34 +115,67 @@ fn set_fuel(store: &mut StoreContextMut<'_, Data>, fuel: u64) -> Result<()> {
     })
 }
 
-async fn call(mut store: StoreContextMut<'_, Data>, export: &str, args: &[Value]) -> Outcome {
-    let func = exported(&mut store, export)?;
-    let mut results = blank_results(&store, &func, export)?;
-    let params: Vec<Val> = args.iter().map(|value| Val::from(*value)).collect();
-    match func.call_async(&mut store, &params, &mut results).await {
-        Ok(()) => {
-            results.iter().map(from_val).collect::<Option<_>>().ok_or_else(|| reference(export))
+async fn call(mut store: StoreContextMut<'_, Data>, callee: &Callee, args: &[Value]) -> Outcome {
+    // What is rooted for the call goes with it.
+    let mut scope = RootScope::new(&mut store);
+    let func = callee.find(&mut scope)?;
+    let ty = func.ty(&scope);
+    let params = match args.iter().map(Value::to_number).collect::<Option<Vec<Val>>>() {
+        Some(numbers) => numbers,
+        None => {
+            let types: Vec<Type> = ty.params().map(|ty| Type::of(&ty)).collect();
+            enter_all(&mut scope, args, &types, || callee.to_string())?
         }
-        Err(error) => exit_is_success(trap::from_wasmtime(&error)),
+    };
+    let mut results = vec![Val::I32(0); ty.results().len()];
+    match func.call_async(&mut scope, &params, &mut results).await {
+        Ok(()) => leave_all(&mut scope, &results),
+        Err(error) => exit_is_success(failed(&mut scope.as_context_mut(), &error)),
     }
 }
 
-fn exported(store: &mut StoreContextMut<'_, Data>, export: &str) -> Result<Func> {
-    let instance: Option<Instance> = store.data().instance;
-    instance.and_then(|instance| instance.get_func(&mut *store, export)).ok_or_else(|| {
-        Error::new(Class::Call, Kind::UnknownExport, format!("no exported function {export:?}"))
-    })
+/// What a call that failed answers.
+fn failed(store: &mut StoreContextMut<'_, Data>, error: &wasmtime::Error) -> Error {
+    // An exception that nobody caught would stay rooted.
+    store.take_pending_exception();
+    if is_heap_full(error) {
+        return heap_full(store.data_mut(), error);
+    }
+    trap::from_wasmtime(error)
 }
 
-fn blank_results(store: &StoreContextMut<'_, Data>, func: &Func, export: &str) -> Result<Vec<Val>> {
-    let ty = func.ty(store);
-    let blanks = ty.results().map(|ty| Type::of(&ty).zero()).collect::<Option<Vec<Val>>>();
-    blanks.ok_or_else(|| reference(export))
+/// The function that is called.
+enum Callee {
+    Export(String),
+    Ref(Ref),
 }
 
-fn reference(export: &str) -> Error {
-    let message = format!("{export:?} takes or returns a reference");
-    Error::new(Class::Call, Kind::Unsupported, message)
+/// As messages name it.
+impl fmt::Display for Callee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Callee::Export(name) => write!(f, "the function {name:?}"),
+            Callee::Ref(_) => f.write_str("the referenced function"),
+        }
+    }
+}
+
+impl Callee {
+    fn find(&self, mut store: impl AsContextMut<Data = Data>) -> Result<Func> {
+        match self {
+            Callee::Export(name) => {
+                let instance = store.as_context().data().instance;
+                let func = instance.and_then(|instance| instance.get_func(&mut store, name));
+                func.ok_or_else(|| {
+                    let message = format!("no exported function {name:?}");
+                    Error::new(Class::Call, Kind::UnknownExport, message)
+                })
+            }
+            Callee::Ref(reference) => {
+                reference.func_in(&store.as_context().data().control, "the function")
+            }
+        }
+    }
 }
 
 /// `proc_exit(0)` is an end like any other.

@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use wasmtime::{Caller, StoreContextMut, Val};
+use wasmtime::{AsContextMut, Caller, StoreContextMut, Val};
 
 use super::control::{Control, next_id};
-use super::execute::{perform, stoppable};
+use super::execute;
 use super::job::{Job, JobId, Request};
+use super::refs::{Misfit, enter, leave_all};
 use super::store::Data;
 use crate::error::{Class, Error, Kind};
-use crate::value::{Signature, Value, from_val};
+use crate::value::{Signature, Type, Value};
 
 /// An import that the host serves.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,18 +88,13 @@ pub(crate) async fn call(
     results: &mut [Val],
 ) -> wasmtime::Result<()> {
     let control = caller.data().control.clone();
-    let args = params.iter().map(from_val).collect::<Option<Vec<Value>>>();
-    let Some(args) = args else { return Err(references(&import).into()) };
+    let args = leave_all(&mut caller, params)?;
     let waiting = Waiting::begin(&control, import.clone(), args);
     let answer = waiting.answer(&mut caller).await?;
     drop(waiting);
     // The host's time is not the guest's slice.
-    wasmtime::AsContextMut::as_context_mut(&mut caller).set_epoch_deadline(1);
-    check(&import, &answer)?;
-    for (slot, value) in results.iter_mut().zip(answer) {
-        *slot = value.into();
-    }
-    Ok(())
+    caller.as_context_mut().set_epoch_deadline(1);
+    fill(&mut caller, &import, &answer, results)
 }
 
 /// A parked entry that goes when its await does.
@@ -165,8 +161,7 @@ async fn nested(control: &Arc<Control>, caller: &mut Caller<'_, Data>, mut job: 
     }
     let ended = Ended(control, job.id);
     let request = std::mem::replace(&mut job.request, Request::Instantiate);
-    let work = perform(wasmtime::AsContextMut::as_context_mut(caller), request);
-    let outcome = stoppable(control, job.id, work).await;
+    let outcome = execute::nested(control, job.id, caller.as_context_mut(), request).await;
     drop(ended);
     job.finish(outcome);
 }
@@ -197,7 +192,7 @@ impl Future for Arrival<'_, '_> {
         let this = self.get_mut();
         if let Some(visit) = VISIT.take() {
             // SAFETY: `visit` put the pointer there on this thread and outlives this poll.
-            unsafe { (*visit)(wasmtime::AsContextMut::as_context_mut(this.caller)) };
+            unsafe { (*visit)(this.caller.as_context_mut()) };
             return Poll::Pending;
         }
         // The control's waker is the runner's: the context's may be a visitor's.
@@ -208,30 +203,35 @@ impl Future for Arrival<'_, '_> {
     }
 }
 
-/// The host's answer must fit the import's results.
-fn check(import: &HostImport, answer: &[Value]) -> Result<(), Error> {
+/// Writes the host's answer, which must fit the import's results.
+fn fill(
+    caller: &mut Caller<'_, Data>,
+    import: &HostImport,
+    answer: &[Value],
+    results: &mut [Val],
+) -> wasmtime::Result<()> {
     let expected = &import.signature.results;
     if expected.len() != answer.len() {
         let (want, got) = (expected.len(), answer.len());
-        return Err(wrong(import, format!("{got} results instead of {want}")));
+        return Err(wrong(import, format!("{got} results instead of {want}")).into());
     }
     for (at, (ty, value)) in expected.iter().zip(answer).enumerate() {
-        if *ty != value.ty() {
-            let (want, got) = (ty.as_str(), value.ty().as_str());
-            return Err(wrong(import, format!("{got} instead of {want} as result {}", at + 1)));
-        }
+        let entered = enter(caller.as_context_mut(), value, ty);
+        results[at] = entered.map_err(|misfit| misfits(import, at + 1, value, ty, misfit))?;
     }
     Ok(())
+}
+
+fn misfits(import: &HostImport, at: usize, value: &Value, ty: &Type, misfit: Misfit) -> Error {
+    let got = value.what();
+    match misfit {
+        Misfit::Type => wrong(import, format!("{got} instead of {ty} as result {at}")),
+        Misfit::Guest => wrong(import, format!("{got} of another instance as result {at}")),
+    }
 }
 
 fn wrong(import: &HostImport, what: String) -> Error {
     let HostImport { module, name, .. } = import;
     let message = format!("the host function {module}.{name} returned {what}");
     Error::new(Class::Host, Kind::HostError, message)
-}
-
-fn references(import: &HostImport) -> Error {
-    let HostImport { module, name, .. } = import;
-    let message = format!("the host function {module}.{name} takes or returns a reference");
-    Error::new(Class::Host, Kind::Unsupported, message)
 }

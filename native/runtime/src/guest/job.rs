@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::control::{destroyed, next_id};
 use super::host_call::HostCall;
+use super::refs::Ref;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind, Result};
 use crate::ticker::Armed;
@@ -45,6 +46,22 @@ pub enum Request {
         args: Vec<Value>,
         fuel: Option<u64>,
     },
+    /// As `Call`, of a function that a reference refers to.
+    CallRef {
+        func: Ref,
+        args: Vec<Value>,
+        fuel: Option<u64>,
+    },
+}
+
+impl Request {
+    /// The fuel that it was given.
+    pub(super) fn fuel(&self) -> Option<u64> {
+        match self {
+            Request::Instantiate => None,
+            Request::Call { fuel, .. } | Request::CallRef { fuel, .. } => *fuel,
+        }
+    }
 }
 
 /// A request under way.

@@ -4,6 +4,7 @@
 //!   `destroy` ends it.
 //! - `Control`: what other threads touch while it runs.
 //! - `Step`: what a poll ended with.
+//! - `Ref`: a reference to what lives in its store.
 //!
 //! Nothing here sends a message, spawns a thread or knows a process.
 
@@ -12,6 +13,7 @@ mod execute;
 mod host_call;
 mod job;
 mod poll;
+mod refs;
 mod state;
 mod store;
 mod view;
@@ -20,6 +22,7 @@ pub use control::Control;
 pub use host_call::{HostCall, HostImport};
 pub use job::{Client, Job, JobId, Outcome, Reason, Request};
 pub use poll::{Destroyed, Guest, Step, panicked};
+pub use refs::{Datum, Ref, RefKind};
 pub use state::Submitted;
 pub use store::Data;
 pub use view::{MemorySize, View};

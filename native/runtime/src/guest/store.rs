@@ -94,6 +94,7 @@ impl ResourceLimiter for Limiter {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let desired = desired as u64;
+        self.hit = None;
         if let Some(limit) = self.limits.memory.filter(|limit| desired > *limit) {
             let message = format!("a memory of {desired} bytes is over memory_limit ({limit})");
             return self.refuse(Kind::MemoryLimit, message);

@@ -3,7 +3,7 @@
 
 use super::inspect::{Export, PREFIX};
 use crate::error::{Error, Result};
-use crate::value::{Value, from_val};
+use crate::value::Value;
 use std::collections::HashMap;
 use wasmparser::ExternalKind;
 use wasmtime::{AsContextMut, Instance, StoreContext};
@@ -40,7 +40,7 @@ impl<'a> State<'a> {
         for export in exports.iter().filter(|e| e.kind == ExternalKind::Global) {
             let value = instance
                 .get_global(&mut store, &export.shown_name())
-                .and_then(|global| from_val(&global.get(&mut store)))
+                .and_then(|global| Value::of_number(&global.get(&mut store)))
                 .ok_or_else(|| missing(&export.name))?;
             globals.insert(export.name.clone(), value);
         }
@@ -85,7 +85,7 @@ impl InstanceState for State<'_> {
             Some(Value::F32(v)) => SnapshotVal::F32(*v),
             Some(Value::F64(v)) => SnapshotVal::F64(*v),
             Some(Value::V128(v)) => SnapshotVal::V128(*v),
-            None => {
+            _ => {
                 self.unknown = Some(name.to_owned());
                 SnapshotVal::I32(0)
             }

@@ -26,7 +26,7 @@ fn a_call_answers_its_results() {
     submit(&guest, &client, call("add", &[Value::I32(2), Value::I32(3)]));
     assert_eq!(done(&guest), Ok(vec![Value::I32(5)]));
     let nan = Value::F64(0x7ff8_0000_dead_beef);
-    submit(&guest, &client, call("swap", &[Value::I64(-1), nan]));
+    submit(&guest, &client, call("swap", &[Value::I64(-1), nan.clone()]));
     assert_eq!(done(&guest), Ok(vec![nan, Value::I64(-1)]));
     assert!(matches!(poll(&guest), Step::Idle));
 }

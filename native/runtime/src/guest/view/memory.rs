@@ -1,19 +1,9 @@
-//! What can be done with the store of a guest that is idle or parked: reading and writing memory.
+//! Linear memory: read, written, measured.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use wasmtime::{Extern, ExternType, Memory};
 
-use wasmtime::{Extern, ExternType, Memory, StoreContextMut};
-
-use super::store::Data;
+use super::View;
 use crate::error::{Class, Error, Kind, Result};
-use crate::preinit::{Instrumented, SnapshotOptions};
-
-/// A guest's store, entered between two polls.
-pub struct View<'a> {
-    store: StoreContextMut<'a, Data>,
-}
 
 /// The size of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +13,7 @@ pub struct MemorySize {
     pub bytes: usize,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn new(store: StoreContextMut<'a, Data>) -> Self {
-        View { store }
-    }
-
+impl View<'_> {
     /// Copies memory at `offset` into `into`.
     ///
     /// # Errors
@@ -60,23 +46,6 @@ impl<'a> View<'a> {
         in_bounds(offset, len, size).map(|_| len)
     }
 
-    /// The instance's state as a module (see [`crate::preinit`]).
-    ///
-    /// # Errors
-    /// Class `preinit`.
-    pub fn snapshot(&mut self, of: &Instrumented, options: &SnapshotOptions) -> Result<Vec<u8>> {
-        let instance = self.store.data().instance;
-        let instance = instance.ok_or_else(|| Error::internal("a snapshot of no instance"))?;
-        let mut work = pin!(of.snapshot(&mut self.store, &instance, options));
-        let mut cx = Context::from_waker(Waker::noop());
-        // Its probes are a few instructions each: a pending poll is an epoch's yield.
-        loop {
-            if let Poll::Ready(result) = work.as_mut().poll(&mut cx) {
-                return result;
-            }
-        }
-    }
-
     /// The size of a memory.
     pub fn size(&mut self, name: Option<&str>) -> Result<MemorySize> {
         let memory = self.memory(name)?;
@@ -87,7 +56,7 @@ impl<'a> View<'a> {
     /// The memory exported as `name`; without a name `memory`, else the first exported one.
     fn memory(&mut self, name: Option<&str>) -> Result<Memory> {
         let wanted = name.unwrap_or("memory");
-        let instance = self.store.data().instance.ok_or_else(|| unknown(wanted))?;
+        let instance = self.instance().ok_or_else(|| unknown(wanted))?;
         match instance.get_export(&mut self.store, wanted).and_then(Extern::into_memory) {
             Some(memory) => return Ok(memory),
             None if name.is_some() => return Err(unknown(wanted)),
