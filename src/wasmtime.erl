@@ -178,7 +178,7 @@ version() -> wasmtime_nif:version().
 
 %% @doc Runs a module's initialization now and gives back a module that starts from there.
 %%
-%% `Opts' are those of {@link instantiate/2}, plus `compile' (compile options of the run; it always
+%% `Opts' are those of {@link instantiate/2} without `links', plus `compile' (compile options of the run; it always
 %% allocates on demand) and `remove_exports' (names). `Init' lists export names or `{Name, Args}',
 %% called in order, or is a function that gets the instance and returns `ok'. The result is plain
 %% WebAssembly without its start section, without `_initialize' when that was called, and without
@@ -198,12 +198,17 @@ preinit_options(Opts) ->
     case wasmtime_options:preinit(Opts) of
         {ok, Compile, Remove, Rest} ->
             case wasmtime_options:instance(preinit, Rest, module) of
+                {ok, #{links := [_ | _]}, _} -> {error, no_links()};
                 {ok, Complete, Funs} -> {ok, {Compile, Remove, {Complete, Funs}}};
                 Error -> Error
             end;
         Error ->
             Error
     end.
+
+no_links() ->
+    Text = <<"links cannot be pre-initialized: their state would stay behind">>,
+    (wasmtime_error:new(preinit, unsupported, Text))#{key => links}.
 
 %% ---- instances ------------------------------------------------------------------------------
 
@@ -236,14 +241,16 @@ instantiate(Mod) -> instantiate(Mod, #{}).
 
 %% @doc Makes an instance, which is granted nothing that is not named here. Options: `imports'
 %% (`#{{Module, Name} => fun((Inst, Args) -> {ok, Results} | {error, Reason})}'; such keys may also
-%% stand among the options themselves), `wasi' (a map, see docs/wasi.md; without it WASI is not
+%% stand among the options themselves), `links' (`[{Name, Module}]', default none: modules of the same
+%% compile options that are made first, in order, in the same store, and whose exports serve imports
+%% from `Name', before `imports' does; see docs/links.md), `wasi' (a map, see docs/wasi.md; without it WASI is not
 %% linked), `memory_limit' (bytes of each memory, default 256 MiB), `total_memory_limit' (of all
 %% together, default `unlimited'), `max_tables' (100), `max_table_elements' (10,000,000),
 %% `max_instances' (10; 100 for a component), each also `unlimited', `host_timeout' (ms of one
 %% host call or `infinity', default 30,000), and `runner' (`thread', the default: an OS thread runs
 %% the guest; `scheduler': the calling process does, in slices; see docs/throughput.md).
 %%
-%% Errors: class `link' (`unknown_import', `incompatible_import'), `instantiate' (`badarg', also for
+%% Errors: class `link' (`unknown_import', `incompatible_import', `unsupported_import', `cycle'), `instantiate' (`badarg', also for
 %% a file or folder of `wasi' that cannot be opened), `limit', `pool' (`pool_exhausted'), `trap' (from the start section).
 -spec instantiate(wasm_module(), instance_options()) -> {ok, instance()} | {error, error()}.
 instantiate(Mod, Opts) ->

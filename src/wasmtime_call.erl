@@ -12,11 +12,15 @@
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
 instantiate(Mod, #{runner := Runner} = Opts, Funs) ->
     Id = make_ref(),
-    Made = case wasmtime_nif:instance_new(Mod, Opts, Id) of
+    made(new(Mod, Opts, Id), Id, Runner, Funs, table(Funs)).
+
+new(Mod, #{links := []} = Opts, Id) ->
+    case wasmtime_nif:instance_new(Mod, Opts, Id) of
         dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Id);
-        Other -> Other
-    end,
-    made(Made, Id, Runner, Funs, table(Funs)).
+        Made -> Made
+    end;
+new(Mod, Opts, Id) ->
+    wasmtime_nif:instance_new_dirty(Mod, Opts, Id).
 
 %% @doc The functions in the order of their names.
 -spec table(map()) -> tuple().

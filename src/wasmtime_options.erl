@@ -33,6 +33,7 @@
                           {ok, [wasmtime:value()]} | {error, term()}).
 -type limit() :: non_neg_integer() | unlimited.
 -type instance() :: #{imports => #{{iodata(), iodata()} => host_fun()},
+                      links => [{iodata(), wasmtime:wasm_module()}],
                       wasi => wasmtime_wasi:options(),
                       memory_limit => limit(),
                       total_memory_limit => limit(),
@@ -158,7 +159,7 @@ instance(Class, Opts, Kind) ->
     end.
 
 instance_defaults(Kind) ->
-    #{imports => [], wasi => undefined,
+    #{imports => [], links => [], wasi => undefined,
       memory_limit => 256 * ?MIB, total_memory_limit => infinity,
       max_tables => 100, max_table_elements => 10_000_000, max_instances => max_instances(Kind),
       host_timeout => 30_000, host => undefined, stream => self(), inbox_limit => 16 * ?MIB,
@@ -174,6 +175,10 @@ instance_option(imports, Value, {Acc, Funs}) when is_map(Value) ->
     {Acc, maps:fold(fun(Key, Fun, Sum) -> import(imports, Key, Fun, Sum) end, Funs, Value)};
 instance_option(imports, _, _) ->
     refuse(imports, "imports must be a map of {Module, Name} to a function of two arguments");
+instance_option(links, Value, {Acc, Funs}) when length(Value) >= 0 ->
+    {Acc#{links := [linked(Link) || Link <- Value]}, Funs};
+instance_option(links, _, _) ->
+    refuse(links, "links must be a list of {Name, Module}");
 instance_option(wasi, Value, {Acc, Funs}) ->
     Wasi = section(wasi, Value, fun wasmtime_wasi:option/3, wasmtime_wasi:defaults()),
     {Acc#{wasi := Wasi}, Funs};
@@ -203,6 +208,20 @@ import(At, {_, _} = Key, _, _) ->
     refuse(At, "import ~0tp must be a function of two arguments", [Key]);
 import(At, Key, _, _) ->
     refuse(At, "import ~0tp must be named {Module, Name}", [Key]).
+
+linked({Name, Mod}) ->
+    case {wasmtime_text:name(Name), is_module(Mod)} of
+        {{ok, Bin}, true} -> {Bin, Mod};
+        {error, _} -> refuse(links, "links: the name ~0tp must be iodata without NUL", [Name]);
+        {_, false} -> refuse(links, "links: ~0tp is not a module", [Mod])
+    end;
+linked(Other) ->
+    refuse(links, "links must be a list of {Name, Module}, not of ~0tp", [Other]).
+
+is_module(Mod) ->
+    try wasmtime_nif:module_kind(Mod) =:= module
+    catch error:badarg -> false
+    end.
 
 %% ---- call and preinit -----------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ beyond_a_test() ->
     Machine = [{compile, out_of_memory}, {limit, thread_limit}],
     Build = [{compile, unavailable}, {compile, unsupported}],
     Bugs = [{internal, internal}, {internal, panic}],
-    Features = [{host, host_down}, {link, incompatible_import}],
+    Features = [{host, host_down}],
     Traps = [{trap, Kind} || Kind <- [unhandled_tag, continuation_already_consumed, disabled_opcode]],
     Machine ++ Build ++ Bugs ++ Features ++ Traps ++ component_rows().
 
@@ -107,8 +107,11 @@ pool_too_large(I, Mods) ->
 
 instances() ->
     New = fun(Name, Opts) -> fun() -> wasmtime:instantiate(mod(Name), Opts) end end,
+    Wrong = "(module (func (export \"memory\")))",
     [{{link, unknown_import}, New(host, #{})},
      {{link, unsupported_import}, New(import_memory, #{})},
+     {{link, incompatible_import}, New(import_memory, #{links => [{"env", mod({wat, Wrong})}]})},
+     {{link, cycle}, New(add, #{links => [{"env", mod(import_memory)}]})},
      {{instantiate, badarg}, New(add, #{nonsense => 1})},
      {{instantiate, out_of_memory}, fun() ->
          Huge = mod({wat, "(module (memory i64 0x100000000))"}, #{proposals => #{memory64 => true}}),

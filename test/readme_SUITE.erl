@@ -13,6 +13,11 @@ t_readme_example(_) ->
     ?assertMatch([_ | _], Blocks),
     lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
 
+%% So does that of the page on links.
+t_links_example(_) ->
+    [Block] = blocks("docs/links.md", "Example"),
+    run(Block, erl_eval:new_bindings()).
+
 %% The Erlang blocks of a file between a heading with this word and the next one.
 blocks(File, Heading) ->
     {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), File)),

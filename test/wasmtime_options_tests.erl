@@ -49,6 +49,9 @@ table() ->
        #{{"a", 0} => F}, #{{<<"a", 0>>, "b"} => F}, #{{"a", "b"} => F, {<<"a">>, <<"b">>} => F}]},
      {fun instance/1, instantiate, {"a", <<"b">>}, [F], [1, fun() -> ok end, fun(_) -> ok end]},
      {fun instance/1, instantiate, {"a", b}, [], [F]},
+     {fun instance/1, instantiate, links, [[], [{"a", module()}, {<<"b">>, module()}]],
+      [#{}, a, ["a"], [{"a", b}], [{"a", make_ref()}], [{a, module()}], [{<<"a", 0>>, module()}],
+       [{"a", module()} | b]]},
      {fun instance/1, instantiate, wasi, [#{}], [[], true, undefined]},
      {fun instance/1, instantiate, host_timeout, [0, 1, 16#FFFFFFFF, infinity],
       [-1, 16#100000000, unlimited, 1.0]},
@@ -70,6 +73,10 @@ table() ->
      {fun wasi/1, instantiate, clocks, [all, monotonic], [none, wall]},
      {fun call/1, call, timeout, [0, 16#FFFFFFFF, infinity], [-1, 16#100000000, 1.0, a]},
      {fun call/1, call, fuel, [0, ?MAX], [-1, ?MAX + 1, infinity, undefined]}].
+
+module() ->
+    {ok, Mod} = wasmtime:compile({wat, "(module)"}),
+    Mod.
 
 %% Both sides of each boundary.
 table_test_() ->
@@ -122,7 +129,7 @@ defaults_test() ->
                                      memories := 1000, verify := false}}},
                  compile(#{allocator => pooling})),
     Self = self(),
-    ?assertEqual({ok, #{imports => [], wasi => undefined, memory_limit => 268435456,
+    ?assertEqual({ok, #{imports => [], links => [], wasi => undefined, memory_limit => 268435456,
                         total_memory_limit => infinity, max_tables => 100,
                         max_table_elements => 10000000, max_instances => 10,
                         host_timeout => 30000, host => undefined, stream => Self,

@@ -2,7 +2,7 @@
 %% Rule: nothing here asserts a behaviour of its own; it fails only when the set-up fails.
 -module(wasmtime_test).
 
--export([cases/1, both/0, both/1, use/1, instantiate/1, instantiate/2, preinit/3, suite/0, root/0, rounds/3]).
+-export([cases/1, both/0, both/1, use/1, with_runner/1, instantiate/1, instantiate/2, preinit/3, suite/0, root/0, rounds/3]).
 -export([source/1, wasm/1, mod/1, mod/2, inst/1, inst/2, inst/3, one/1]).
 -export([with_inst/3, with_pool/3, with_pool/4, pool/1]).
 -export([calling/1, caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0]).

@@ -50,6 +50,7 @@ rustler::atoms! {
     full,
     // instantiate options
     imports,
+    links,
     wasi,
     memory_limit,
     total_memory_limit,

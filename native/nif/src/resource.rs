@@ -120,7 +120,7 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let Some(guest) = self.guest.take() else { return };
         let pending = self.take_pending();
-        if guest.is_gone() && !guest.module().is_last() && pending.is_none() {
+        if guest.is_gone() && !guest.holds_last_module() && pending.is_none() {
             return;
         }
         background::run(move || {

@@ -56,6 +56,7 @@ names! {
         UnsupportedType => "unsupported_type",
         UnknownImport => "unknown_import",
         IncompatibleImport => "incompatible_import",
+        Cycle => "cycle",
         Incompatible => "incompatible",
         Corrupted => "corrupted",
         File => "file",

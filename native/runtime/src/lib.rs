@@ -2,6 +2,7 @@
 //!
 //! - [`module::Module`]: compiled code and the images of its memories.
 //! - [`template::Template`]: what instances of one sort are made of.
+//! - [`links::Chain`]: several modules that share a store, each serving those after it.
 //! - [`guest::Guest`]: a live instance, polled by a runner; [`guest::Step`]: what a poll ended with.
 //! - [`memory::Pool`]: slots for linear memories; a slot is restored before its next tenant comes.
 //! - [`preinit::Instrumented`]: a module made ready for its init run.
@@ -14,6 +15,7 @@ pub mod engine;
 pub mod error;
 pub mod guest;
 pub mod linker;
+pub mod links;
 pub mod memory;
 pub mod module;
 pub mod options;

@@ -2,13 +2,23 @@
 
 use std::sync::Arc;
 
-use wasmtime::{ExternType, InstancePre, Linker, UnknownImportError};
+use wasmtime::{Extern, ExternType, FuncType, InstancePre, Linker, Store, UnknownImportError};
 
 use crate::error::{Class, Error, Kind, Result};
-use crate::guest::{Data, HostImport, host_call};
-use crate::options::{Clocks, InstanceOptions};
+use crate::guest::{Control, Data, HostImport, host_call};
+use crate::links::Chain;
+use crate::options::{Clocks, InstanceOptions, Limits, Runner};
 use crate::value::Signature;
 use crate::wasi::{self, Wasi};
+
+/// Of a store in which nothing is made.
+const NO_LIMITS: Limits = Limits {
+    memory: None,
+    total_memory: None,
+    tables: None,
+    table_elements: None,
+    instances: None,
+};
 
 /// What a linked module depends on besides the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,39 +42,83 @@ impl Shape {
 }
 
 /// A module with its imports resolved.
-pub struct Linked {
-    pre: InstancePre<Data>,
+pub enum Linked {
+    /// By the host and WASI alone: nothing is looked up any more.
+    Alone(InstancePre<Data>),
+    /// By other modules of the same store too.
+    Chain(Chain),
 }
 
 impl Linked {
-    pub(crate) fn pre(&self) -> &InstancePre<Data> {
-        &self.pre
-    }
-
     /// Resolves the imports of `module`. The host's functions come before WASI's.
     ///
     /// # Errors
     /// Class `link`: `unsupported_import`, `unknown_import`, `incompatible_import`.
     pub fn new(module: &wasmtime::Module, shape: &Shape) -> Result<Self> {
-        let mut linker: Linker<Data> = Linker::new(module.engine());
-        if let Some(clocks) = shape.wasi {
-            wasi::add_to_linker(&mut linker, clocks, wasi_of)?;
-            wasi::add_unstable_to_linker(&mut linker, clocks, wasi_of)?;
+        let other = module.imports().find(|import| import.ty().func().is_none());
+        if let Some(import) = other {
+            return Err(unsupported(import.module(), import.name()));
         }
-        linker.allow_shadowing(true);
-        for import in module.imports() {
-            let (from, name) = (import.module(), import.name());
-            let ExternType::Func(ty) = import.ty() else { return Err(unsupported(from, name)) };
-            if let Some(index) = shape.position(from, name) {
-                let signature = Signature::of(&ty);
-                let import =
-                    HostImport { module: from.into(), name: name.into(), signature, index };
-                define(&mut linker, Arc::new(import), ty)?;
-            }
-        }
-        let pre = linker.instantiate_pre(module).map_err(|error| refused(&error))?;
-        Ok(Linked { pre })
+        let pre = linker(module, shape)?.instantiate_pre(module);
+        pre.map(Linked::Alone).map_err(|error| refused(&error))
     }
+}
+
+/// What the host and WASI give to a module whose other imports come from links.
+pub(crate) struct Hosts {
+    linker: Linker<Data>,
+    /// By the position of the import.
+    types: Vec<Option<FuncType>>,
+}
+
+impl Hosts {
+    /// # Errors
+    /// `internal`.
+    pub fn new(module: &wasmtime::Module, shape: &Shape) -> Result<Self> {
+        let linker = linker(module, shape)?;
+        let control = Control::new(module.engine().clone(), None, Runner::Thread);
+        // Types are told by a store only.
+        let mut store = Store::new(module.engine(), Data::new(control, None, NO_LIMITS));
+        let mut ty = |import: wasmtime::ImportType<'_>| {
+            let given = linker.get(&mut store, import.module(), import.name());
+            given.ok().and_then(Extern::into_func).map(|func| func.ty(&store))
+        };
+        let types = module.imports().map(&mut ty).collect();
+        Ok(Hosts { linker, types })
+    }
+
+    /// The type of the function that is given for an import.
+    pub fn function(&self, position: usize) -> Option<&FuncType> {
+        self.types.get(position)?.as_ref()
+    }
+
+    /// The function itself, in a store.
+    ///
+    /// # Errors
+    /// `internal`: out of memory.
+    pub fn get(&self, store: &mut Store<Data>, module: &str, name: &str) -> Result<Extern> {
+        self.linker.get(store, module, name).map_err(|error| Error::internal(error.to_string()))
+    }
+}
+
+/// The functions that host and WASI give to `module`.
+fn linker(module: &wasmtime::Module, shape: &Shape) -> Result<Linker<Data>> {
+    let mut linker: Linker<Data> = Linker::new(module.engine());
+    if let Some(clocks) = shape.wasi {
+        wasi::add_to_linker(&mut linker, clocks, wasi_of)?;
+        wasi::add_unstable_to_linker(&mut linker, clocks, wasi_of)?;
+    }
+    linker.allow_shadowing(true);
+    for import in module.imports() {
+        let (from, name) = (import.module(), import.name());
+        let ExternType::Func(ty) = import.ty() else { continue };
+        if let Some(index) = shape.position(from, name) {
+            let signature = Signature::of(&ty);
+            let import = HostImport { module: from.into(), name: name.into(), signature, index };
+            define(&mut linker, Arc::new(import), ty)?;
+        }
+    }
+    Ok(linker)
 }
 
 fn wasi_of(data: &mut Data) -> &mut Wasi {
@@ -72,7 +126,7 @@ fn wasi_of(data: &mut Data) -> &mut Wasi {
     data.wasi.as_mut().expect("a guest linked with WASI has its state")
 }
 
-fn unsupported(module: &str, name: &str) -> Error {
+pub(crate) fn unsupported(module: &str, name: &str) -> Error {
     let message = format!("the import {module}.{name} is not a function");
     Error::new(Class::Link, Kind::UnsupportedImport, message)
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::linker::Linked;
+use crate::linker::{Linked, Shape};
+use crate::links::{Chain, Link};
 use crate::module::Module;
 use crate::options::{InstanceOptions, Limits, Runner, WasiOptions};
 use crate::wasi::{Wasi, WasiTemplate};
@@ -27,15 +28,41 @@ impl Template {
     /// # Errors
     /// Class `link`, and class `instantiate` for WASI options.
     pub fn new(module: &Module, options: &InstanceOptions) -> Result<Self> {
+        Template::of(module, options, module.link(options)?)
+    }
+
+    /// As [`Template::new`], for a module whose imports are served by `links` too: they are made
+    /// first, in order, in the same store.
+    ///
+    /// # Errors
+    /// As [`Template::new`], and those of [`Chain::new`].
+    pub fn linked(module: &Module, options: &InstanceOptions, links: &[Link]) -> Result<Self> {
+        if links.is_empty() {
+            return Template::new(module, options);
+        }
+        // Not kept by the module: two modules that link each other would never go.
+        let chain = Chain::new(links, module, &Shape::of(options))?;
+        Template::of(module, options, Arc::new(Linked::Chain(chain)))
+    }
+
+    fn of(module: &Module, options: &InstanceOptions, linked: Arc<Linked>) -> Result<Self> {
         let wasi = |options: &WasiOptions| module.wasi(options);
         Ok(Template {
             module: module.clone(),
-            linked: module.link(options)?,
+            linked,
             wasi: options.wasi.as_ref().map(wasi).transpose()?,
             limits: options.limits.clone(),
             host_timeout: options.host_timeout,
             runner: options.runner,
         })
+    }
+
+    /// True when instantiation does more than a normal scheduler should wait for.
+    pub fn is_heavy(&self) -> bool {
+        match &*self.linked {
+            Linked::Alone(_) => self.module.facts().heavy,
+            Linked::Chain(chain) => chain.is_heavy(),
+        }
     }
 
     pub fn module(&self) -> &Module {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustler::{Atom, Encoder, Env, LocalPid, NifResult, ResourceArc, Term};
 use wasmtime_beam::Result;
 use wasmtime_beam::guest::{Destroyed, Guest, Request};
+use wasmtime_beam::links::Link;
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::template::Template;
@@ -30,9 +31,10 @@ fn instance_new<'a>(
     if module.get().facts().heavy {
         return Ok(atoms::dirty().encode(env));
     }
-    new(env, &module, opts, id)
+    new(env, &module, opts, &[], id)
 }
 
+/// As `instance_new`, and with links, for which there is much to look up and to make.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn instance_new_dirty<'a>(
     env: Env<'a>,
@@ -40,12 +42,18 @@ fn instance_new_dirty<'a>(
     opts: Term<'a>,
     id: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    new(env, &module, opts, id)
+    new(env, &module, opts, &options::links(opts)?, id)
 }
 
-fn new<'a>(env: Env<'a>, module: &Module, opts: Term<'a>, id: Term<'a>) -> NifResult<Term<'a>> {
+fn new<'a>(
+    env: Env<'a>,
+    module: &Module,
+    opts: Term<'a>,
+    links: &[Link],
+    id: Term<'a>,
+) -> NifResult<Term<'a>> {
     let (options, host) = options::instance(opts)?;
-    let guest = || Guest::new(module.get(), &options);
+    let guest = || Guest::of(&Template::linked(module.get(), &options, links)?);
     Ok(timed(env, || make(env, guest(), host, id)))
 }
 
@@ -57,15 +65,16 @@ fn instance_prepare<'a>(
     opts: Term<'a>,
 ) -> NifResult<Term<'a>> {
     let (options, host) = options::instance(opts)?;
+    let links = options::links(opts)?;
     Ok(guarded(env, || {
-        let template = Template::new(module.get(), &options);
+        let template = Template::linked(module.get(), &options, &links);
         answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, host))))
     }))
 }
 
 #[rustler::nif]
 fn instance_from<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>, id: Term<'a>) -> Term<'a> {
-    if prepared.template().module().facts().heavy {
+    if prepared.template().is_heavy() {
         return atoms::dirty().encode(env);
     }
     from(env, &prepared, id)
@@ -101,7 +110,7 @@ fn make<'a>(
 
 /// `{start, Instance}` when a start section is to run: `instance_start` is next.
 fn finish<'a>(env: Env<'a>, instance: Instance) -> Term<'a> {
-    if instance.guest().module().facts().has_start {
+    if instance.guest().has_start() {
         return (atoms::start(), ResourceArc::new(instance)).encode(env);
     }
     let made = instance.guest().instantiate();

@@ -5,7 +5,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustler::{Atom, Binary, Encoder, Env, Error, LocalPid, MapIterator, NifResult, Term};
+use rustler::{
+    Atom, Binary, Encoder, Env, Error, LocalPid, MapIterator, NifResult, ResourceArc, Term,
+};
+use wasmtime_beam::links::Link;
 use wasmtime_beam::options::{
     Allocator, CallOptions, Check, Clocks, CompileOptions, Dir, Env as GuestEnv, InstanceOptions,
     Limits, OptLevel, Output, PoolOptions, Proposal, Runner, Stdin, WasiOptions,
@@ -14,6 +17,7 @@ use wasmtime_beam::options::{
 use super::error::atom;
 use super::map::{from_pairs, get};
 use crate::atoms;
+use crate::resource::Module;
 
 /// Compile options.
 pub fn compile(map: Term<'_>) -> NifResult<CompileOptions> {
@@ -130,6 +134,12 @@ pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Option<LocalPid>)>
     };
     let host = if is(host, atoms::undefined()) { None } else { Some(host.decode()?) };
     Ok((options, host))
+}
+
+/// The modules that are made before the instance's own, by the names that they serve.
+pub fn links(map: Term<'_>) -> NifResult<Vec<Link>> {
+    let links: Vec<(String, ResourceArc<Module>)> = get(map, atoms::links())?;
+    Ok(links.into_iter().map(|(name, m)| Link { name, module: m.get().clone() }).collect())
 }
 
 fn runner(word: Atom) -> NifResult<Runner> {

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use wasmtime::{AsContextMut, Func, RootScope, StoreContextMut, Val};
 
+use super::chain;
 use super::control::Control;
 use super::host_call::visiting;
 use super::job::{JobId, Outcome, Request};
@@ -82,12 +83,17 @@ async fn instantiate(cell: &mut StoreCell, linked: &Linked) -> Outcome {
     if cell.module.engine().options().fuel {
         set_fuel(&mut cell.store.as_context_mut(), u64::MAX)?;
     }
-    let instance = linked.pre().instantiate_async(&mut cell.store).await;
-    match instance {
-        Ok(instance) => cell.store.data_mut().instance = Some(instance),
-        Err(error) => {
-            exit_is_success(trap::from_wasmtime(&error)).map_err(|error| limit_hit(cell, error))?;
+    let made = match linked {
+        Linked::Alone(pre) => {
+            let made = pre.instantiate_async(&mut cell.store).await;
+            made.map_err(|error| trap::from_wasmtime(&error))
         }
+        // Boxed: the runs of other guests shall not grow by it.
+        Linked::Chain(chain) => Box::pin(chain::instantiate(cell, chain)).await,
+    };
+    match made {
+        Ok(instance) => cell.store.data_mut().instance = Some(instance),
+        Err(error) => drop(exit_is_success(error).map_err(|error| limit_hit(cell, error))?),
     }
     Ok(Vec::new())
 }

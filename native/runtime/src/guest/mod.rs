@@ -8,6 +8,7 @@
 //!
 //! Nothing here sends a message, spawns a thread or knows a process.
 
+mod chain;
 mod control;
 mod execute;
 mod host_call;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use wasmtime::AsContextMut;
 
+use super::chain::places;
 use super::control::{Control, destroyed};
 use super::execute::{execute, stoppable};
 use super::host_call::{HostCall, visit};
@@ -34,8 +35,8 @@ const HANDS_OFF: Duration = Duration::from_micros(100);
 /// A live instance, or what is left of one. Everything about it is safe from any thread.
 pub struct Guest {
     control: Arc<Control>,
-    linked: Arc<Linked>,
-    module: Module,
+    pub(super) linked: Arc<Linked>,
+    pub(super) module: Module,
     output: Option<Captured>,
     body: Mutex<Body>,
     /// The instance's place in its pool.
@@ -95,20 +96,20 @@ impl Guest {
     /// `pool`, and files of WASI's options that are gone.
     pub fn of(template: &Template) -> Result<Arc<Self>> {
         let Template { module, linked, limits, host_timeout, runner, .. } = template;
-        module.must_fit(limits)?;
-        let lease = module.lease()?;
+        let (lease, shares, permit) = places(module, linked, limits)?;
         let wasi = template.instantiate_wasi()?;
         let output = wasi.as_ref().map(|wasi| wasi.captured().clone());
         let engine = module.engine().wasmtime().clone();
         let control = Control::new(engine, *host_timeout, *runner);
-        let cell = StoreCell::new(module, control.clone(), wasi, limits.clone(), lease);
+        let mut cell = StoreCell::new(module, control.clone(), wasi, limits.clone());
+        (cell.lease, cell.shares) = (lease, shares);
         Ok(Arc::new(Guest {
             control,
             linked: linked.clone(),
             module: module.clone(),
             output,
             body: Mutex::new(Body::Idle(Box::new(cell))),
-            permit: Mutex::new(None),
+            permit: Mutex::new(permit),
             _live: Live::new(Object::Guest),
         }))
     }
@@ -374,7 +375,7 @@ fn visit_run<R>(run: &mut Run, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<
 }
 
 /// An instance whose memories came from elsewhere lacks its initial content.
-fn unmapped() -> Error {
+pub(super) fn unmapped() -> Error {
     Error::internal("the instance did not take the memories that were made for it")
 }
 

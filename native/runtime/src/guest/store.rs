@@ -8,7 +8,7 @@ use wasmtime::{Instance, ResourceLimiter, Store};
 use super::control::Control;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind};
-use crate::memory::Lease;
+use crate::memory::{Lease, Share};
 use crate::module::Module;
 use crate::options::Limits;
 use crate::wasi::Wasi;
@@ -21,26 +21,27 @@ pub struct Data {
     pub(super) instance: Option<Instance>,
 }
 
+impl Data {
+    pub(crate) fn new(control: Arc<Control>, wasi: Option<Wasi>, limits: Limits) -> Self {
+        Data { control, wasi, limiter: Limiter::new(limits), instance: None }
+    }
+}
+
 /// A store, and what lives exactly as long.
 pub struct StoreCell {
     pub(super) store: Store<Data>,
     pub(super) module: Module,
     /// Memories for the instance to come.
     pub(super) lease: Option<Lease>,
+    /// Instead of the lease, memories for each module of a chain.
+    pub(super) shares: Vec<Share>,
     _live: Live,
 }
 
 impl StoreCell {
-    pub fn new(
-        module: &Module,
-        control: Arc<Control>,
-        wasi: Option<Wasi>,
-        limits: Limits,
-        lease: Lease,
-    ) -> Self {
+    pub fn new(module: &Module, control: Arc<Control>, wasi: Option<Wasi>, limits: Limits) -> Self {
         let engine = module.engine().wasmtime();
-        let limiter = Limiter::new(limits);
-        let mut store = Store::new(engine, Data { control, wasi, limiter, instance: None });
+        let mut store = Store::new(engine, Data::new(control, wasi, limits));
         store.limiter(|data| &mut data.limiter);
         // Every bump of the epoch is a look at the flags; the runner polls again at once.
         store.set_epoch_deadline(1);
@@ -48,7 +49,8 @@ impl StoreCell {
         StoreCell {
             store,
             module: module.clone(),
-            lease: Some(lease),
+            lease: None,
+            shares: Vec::new(),
             _live: Live::new(Object::Store),
         }
     }

@@ -18,6 +18,10 @@ pub struct Lease {
     permit: Permit,
 }
 
+/// The memories of one module, to be offered once: where several modules share a store.
+#[derive(Debug)]
+pub struct Share(Vec<Offer>);
+
 /// The counts of one live instance; dropping it gives them back.
 #[derive(Debug)]
 pub struct Permit {
@@ -59,10 +63,26 @@ impl Lease {
     /// about with memories unclaimed lacks its initial content and must not be used.
     pub fn offer<R>(self, f: impl FnOnce() -> R) -> (R, Permit) {
         let Lease { offers, mut permit } = self;
-        let scope = Scope::open(offers);
-        let result = f();
-        permit.unclaimed = scope.close();
+        let (result, unclaimed) = Share(offers).offer(f);
+        permit.unclaimed = unclaimed;
         (result, permit)
+    }
+
+    /// The lease of several modules, taken apart: each gets as many memories as `counts` says, in
+    /// order.
+    pub fn split(self, counts: impl Iterator<Item = usize>) -> (Vec<Share>, Permit) {
+        let Lease { offers, permit } = self;
+        let mut offers = offers.into_iter();
+        (counts.map(|count| Share(offers.by_ref().take(count).collect())).collect(), permit)
+    }
+}
+
+impl Share {
+    /// As [`Lease::offer`], for one module; answers the memories that no store took.
+    pub fn offer<R>(self, f: impl FnOnce() -> R) -> (R, usize) {
+        let scope = Scope::open(self.0);
+        let result = f();
+        (result, scope.close())
     }
 }
 

@@ -43,7 +43,7 @@ impl Limits {
     pub(super) fn admit(&self, live: &Live, need: &Live) -> Result<()> {
         let caps = [
             ("instances", live.instances, need.instances, self.instances),
-            ("core_instances", live.instances, need.instances, self.core_instances),
+            ("core_instances", live.core_instances, need.core_instances, self.core_instances),
             ("memories", live.memories, need.memories, self.memories),
             ("tables", live.tables, need.tables, self.tables),
         ];

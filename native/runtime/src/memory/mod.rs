@@ -28,7 +28,7 @@ pub use defer::{Pending, deferring};
 pub use extract::{Extracted, MemoryData, extract};
 pub use image::{Image, MemoryPlan};
 pub use info::PoolInfo;
-pub use lease::{Lease, Permit};
+pub use lease::{Lease, Permit, Share};
 pub use pagemap::pagemap_scan_available;
 pub use pool::Pool;
 

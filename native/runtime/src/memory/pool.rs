@@ -50,6 +50,7 @@ struct State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Live {
     pub(super) instances: u64,
+    pub(super) core_instances: u64,
     pub(super) memories: u64,
     pub(super) tables: u64,
 }
@@ -122,9 +123,23 @@ impl Pool {
     /// `pool_exhausted`, naming the cap; `memory_limit` as in `check`; `out_of_memory` when the
     /// system refuses a mapping.
     pub fn acquire(self: &Arc<Self>, plans: &[MemoryPlan], tables: usize) -> Result<Lease> {
+        self.acquire_linked(1, plans, tables)
+    }
+
+    /// As `acquire`, for `modules` modules that share one store: one instance to its user, as many
+    /// core instances, and the memories and tables of all of them.
+    ///
+    /// # Errors
+    /// As `acquire`.
+    pub fn acquire_linked(
+        self: &Arc<Self>,
+        modules: usize,
+        plans: &[MemoryPlan],
+        tables: usize,
+    ) -> Result<Lease> {
         self.check(plans)?;
         let (memories, tables) = (plans.len() as u64, tables as u64);
-        let need = Live { instances: 1, memories, tables };
+        let need = Live { instances: 1, core_instances: modules as u64, memories, tables };
         let picks = self.pick(plans, need)?;
         // From here on the counts are held by what is dropped on an error.
         let plain = plans.iter().filter(|plan| !plan.slotted).count();
@@ -272,12 +287,14 @@ impl State {
 impl Live {
     fn add(&mut self, other: &Live) {
         self.instances += other.instances;
+        self.core_instances += other.core_instances;
         self.memories += other.memories;
         self.tables += other.tables;
     }
 
     fn remove(&mut self, other: &Live) {
         self.instances = self.instances.saturating_sub(other.instances);
+        self.core_instances = self.core_instances.saturating_sub(other.core_instances);
         self.memories = self.memories.saturating_sub(other.memories);
         self.tables = self.tables.saturating_sub(other.tables);
     }

@@ -27,7 +27,7 @@ pub use source::{on_big_stack, parse_wat, validate};
 use crate::counts::{Live, Object};
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
-use crate::linker::{Linked, Shape};
+use crate::linker::{Hosts, Linked, Shape};
 use crate::memory::{Lease, MemoryData, MemoryPlan, extract};
 use crate::options::{Check, CompileOptions, Env, InstanceOptions, Limits, WasiOptions};
 use crate::value::Signature;
@@ -43,6 +43,7 @@ pub struct Module(Arc<Inner>);
 struct Inner {
     // Fields drop in order: the code goes before the engine.
     linked: Mutex<Vec<(Shape, Arc<Linked>)>>,
+    hosts: Mutex<Vec<(Shape, Arc<Hosts>)>>,
     wasi: Mutex<Vec<(WasiOptions, Arc<WasiTemplate>)>>,
     wasmtime: wasmtime::Module,
     engine: Arc<Engine>,
@@ -131,6 +132,7 @@ impl Module {
         let tables = wasmtime.resources_required().num_tables as usize;
         Ok(Module(Arc::new(Inner {
             linked: Mutex::default(),
+            hosts: Mutex::default(),
             wasi: Mutex::default(),
             wasmtime,
             engine,
@@ -177,6 +179,28 @@ impl Module {
     pub fn link(&self, options: &InstanceOptions) -> Result<Arc<Linked>> {
         let shape = Shape::of(options);
         cached(&self.0.linked, &shape, || Linked::new(&self.0.wasmtime, &shape))
+    }
+
+    /// What the host and WASI give to the module where links give the rest.
+    ///
+    /// # Errors
+    /// Those of [`Hosts::new`].
+    pub(crate) fn hosts(&self, shape: &Shape) -> Result<Arc<Hosts>> {
+        cached(&self.0.hosts, shape, || Hosts::new(&self.0.wasmtime, shape))
+    }
+
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Module {
+        &self.0.wasmtime
+    }
+
+    /// The memories that the module defines.
+    pub(crate) fn plans(&self) -> &[MemoryPlan] {
+        &self.0.memories
+    }
+
+    /// How many tables the module defines.
+    pub(crate) fn tables(&self) -> usize {
+        self.0.tables
     }
 
     /// WASI options, checked and opened once per option set.

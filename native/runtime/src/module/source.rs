@@ -1,6 +1,6 @@
 //! From text and bytes to valid WebAssembly.
 
-use wasmparser::{Encoding, Operator, Parser, Payload};
+use wasmparser::{Encoding, Operator, Parser, Payload, TypeRef};
 
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
@@ -49,11 +49,15 @@ pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
 }
 
 /// A guest that waits on a shared memory holds its thread, where nothing can stop it; and nobody
-/// else has that memory, to wake it.
+/// outside its store has that memory, to wake it.
 pub(super) fn refuse_waits(wasm: &[u8]) -> Result<()> {
     let mut shared = false;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(|error| malformed(error.to_string()))? {
+            Payload::ImportSection(imports) => {
+                let is_shared = |ty| matches!(ty, TypeRef::Memory(memory) if memory.shared);
+                shared |= imports.into_imports().flatten().any(|import| is_shared(import.ty));
+            }
             Payload::MemorySection(memories) => {
                 shared |= memories.into_iter().flatten().any(|memory| memory.shared);
             }

@@ -1,0 +1,18 @@
+;; A link with one of each: memory, table, globals and functions for others to share.
+(module $base
+  (type $unary (func (param i32) (result i32)))
+  (memory (export "memory") 1 10)
+  (data (i32.const 0) "base")
+  (global $count (export "count") (mut i32) (i32.const 7))
+  (global (export "limit") i32 (i32.const 42))
+  (table $t (export "table") 4 10 funcref)
+  (elem (i32.const 0) $double)
+  (func $double (export "double") (type $unary) (i32.mul (local.get 0) (i32.const 2)))
+  (func (export "bump") (result i32)
+    (global.set $count (i32.add (global.get $count) (i32.const 1)))
+    (global.get $count))
+  (func (export "load") (type $unary) (i32.load8_u (local.get 0)))
+  (func (export "call") (param i32 i32) (result i32)
+    (call_indirect $t (type $unary) (local.get 1) (local.get 0)))
+  (func $fails (export "fail") unreachable)
+  (func $spins (export "spin") (loop $again (br $again))))
