@@ -4,7 +4,7 @@
 -module(wasmtime_options).
 
 -export([compile/1, load/1, load_file/1, instance/3, call/1, preinit/1]).
--export([fold/4, refuse/2, refuse/3, integer/4, boolean/2, one_of/3]).
+-export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, boolean/2, one_of/3]).
 -export_type([compile/0, pooling/0, proposal/0, load_file/0, instance/0, call/0, preinit/0,
               host_fun/0]).
 
@@ -301,6 +301,7 @@ limit(Key, Value) ->
     refuse(Key, "~s must be an integer from 0 to ~w or unlimited, not ~0tp",
            [Key, ?MAX_U64, Value]).
 
+-spec milliseconds(atom(), term()) -> timeout().
 milliseconds(_, infinity) -> infinity;
 milliseconds(_, Value) when is_integer(Value), Value >= 0, Value =< ?MAX_MS -> Value;
 milliseconds(Key, Value) ->

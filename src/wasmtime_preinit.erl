@@ -5,7 +5,7 @@
 
 -include("wasmtime_instance.hrl").
 
--export([run/5]).
+-export([run/5, run_fun/3]).
 
 %% @doc The snapshot of a module after Init. `Opts' are complete instance options, `Funs' its
 %% imports; `Init' is a list of calls or a function of the instance.
@@ -64,15 +64,21 @@ init([{Name, Args} | Rest], Inst) ->
         Error -> Error
     end;
 init(Fun, Inst) ->
+    run_fun(preinit, Fun, Inst).
+
+%% @doc Calls an init function; whatever it does but returning `ok' is an error of kind `init'.
+-spec run_fun(wasmtime_error:class(), fun((#wasmtime_instance{}) -> term()), #wasmtime_instance{}) ->
+          ok | {error, wasmtime_error:t()}.
+run_fun(Class, Fun, Inst) ->
     try Fun(Inst) of
         ok -> ok;
-        Other -> failed("returned ~0tp instead of ok", Other)
+        Other -> failed(Class, "returned ~0tp instead of ok", Other)
     catch
-        error:Reason -> failed("raised ~0tp", Reason);
-        exit:Reason -> failed("exited with ~0tp", Reason);
-        throw:Reason -> failed("threw ~0tp", Reason)
+        error:Reason -> failed(Class, "raised ~0tp", Reason);
+        exit:Reason -> failed(Class, "exited with ~0tp", Reason);
+        throw:Reason -> failed(Class, "threw ~0tp", Reason)
     end.
 
-failed(Format, Reason) ->
+failed(Class, Format, Reason) ->
     Message = wasmtime_error:text("the init function " ++ Format, [Reason]),
-    {error, wasmtime_error:new(preinit, init, Message)}.
+    {error, wasmtime_error:new(Class, init, Message)}.

@@ -65,7 +65,7 @@ component_rows() ->
     rows(Section).
 
 provocations() ->
-    modules() ++ instances() ++ calls() ++ memory() ++ references() ++ preinit() ++ traps().
+    modules() ++ instances() ++ pools() ++ calls() ++ memory() ++ references() ++ preinit() ++ traps().
 
 modules() ->
     Compile = fun(Text) -> fun() -> wasmtime:compile({wat, Text}) end end,
@@ -127,6 +127,21 @@ instances() ->
          ok = wasmtime:destroy(Only),
          Result
      end}].
+
+pools() ->
+    Request = fun(Opts, Do) -> fun() ->
+        {ok, Pool} = wasmtime_pool:start_link(maps:merge(#{module => mod(add)}, Opts)),
+        try Do(Pool) after wasmtime_pool:stop(Pool) end
+    end end,
+    Add = fun(Pool) -> wasmtime_pool:request(Pool, "add", [1, 2]) end,
+    [{{pool, badarg}, Request(#{}, fun(Pool) -> wasmtime_pool:request(Pool, "add", [1, 2], #{x => 1}) end)},
+     {{pool, overload}, Request(#{size => 1, max_queue => 0},
+                                fun(Pool) -> wasmtime_pool:run(Pool, fun(_) -> Add(Pool) end) end)},
+     {{pool, closed}, Request(#{}, fun(Pool) -> {ok, 0} = wasmtime_pool:drain(Pool), Add(Pool) end)},
+     {{instantiate, init}, fun() -> wasmtime_test:in_process(fun() ->
+         process_flag(trap_exit, true),
+         wasmtime_server:start_link(#{module => mod(add), init => fun(_) -> no end})
+     end) end}].
 
 calls() ->
     Call = fun(Name, Export, Args) ->

@@ -18,11 +18,29 @@ t_links_example(_) ->
     [Block] = blocks("docs/links.md", "Example"),
     run(Block, erl_eval:new_bindings()).
 
+%% Every Erlang block of the page on servers and pools runs, in order, in one shell.
+t_pool_page(Config) ->
+    Blocks = blocks("docs/pool.md"),
+    ?assertMatch([_, _ | _], Blocks),
+    {ok, Old} = file:get_cwd(),
+    ok = file:set_cwd(wasmtime_test:temp(Config, "page")),
+    try lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks)
+    after file:set_cwd(Old)
+    end.
+
+%% The Erlang blocks of a file.
+blocks(File) ->
+    {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), File)),
+    found(Text).
+
 %% The Erlang blocks of a file between a heading with this word and the next one.
 blocks(File, Heading) ->
     {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), File)),
     [_, After | _] = re:split(Text, ["\n#+ [^\n]*", Heading, "[^\n]*\n"]),
     [Section | _] = re:split(After, "\n#+ "),
+    found(Section).
+
+found(Section) ->
     case re:run(Section, "```erlang\n(.*?)\n```", [global, dotall, {capture, [1], binary}]) of
         {match, Matches} -> [Block || [Block] <- Matches];
         nomatch -> []

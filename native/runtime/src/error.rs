@@ -63,6 +63,9 @@ names! {
         TooManyConfigurations => "too_many_configurations",
         PoolTooLarge => "pool_too_large",
         PoolExhausted => "pool_exhausted",
+        // Of pools of instances, which are Erlang processes.
+        Overload => "overload",
+        Closed => "closed",
         Unavailable => "unavailable",
         MemoryLimit => "memory_limit",
         TableLimit => "table_limit",

@@ -1,0 +1,235 @@
+%% wasmtime_pool: a fresh instance for each request, never more at once than `size', in the order of
+%% coming; and whoever dies at whatever moment gives everything back.
+-module(pool_server_SUITE).
+-compile([export_all, nowarn_export_all]).
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("wasmtime/include/wasmtime.hrl").
+-import(wasmtime_test, [caller/1, wait_until/1]).
+-import(wasmtime_pool_test, [instance/1, start/1, start/2, stats/1, until/3, holders/2, go/1, settled_after/1]).
+
+all() -> wasmtime_test:both().
+
+groups() -> wasmtime_test:both(?MODULE).
+
+init_per_group(Runner, Config) -> wasmtime_test:use(Runner), Config.
+
+end_per_group(_, _) -> wasmtime_test:use(thread).
+
+suite() -> wasmtime_test:suite().
+
+init_per_testcase(_, Config) ->
+    process_flag(trap_exit, true),
+    Config.
+
+end_per_testcase(_, _) -> process_flag(trap_exit, false).
+
+%% ---- requests -------------------------------------------------------------------------------
+
+%% Each request gets an instance of its own, in the calling process, and it is gone afterwards.
+t_fresh(_) ->
+    Self = self(),
+    Pool = start(fun(X) -> Self = self(), X + 1 end, #{}),
+    ?assertEqual([{ok, [1]}, {ok, [1]}], [wasmtime_pool:request(Pool, "count", []) || _ <- [1, 2]]),
+    ?assertEqual({ok, [6]}, wasmtime_pool:request(Pool, "ask", [5])),
+    {Inst, Sum} = wasmtime_pool:run(Pool, fun(I) ->
+        {ok, [1]} = wasmtime:call(I, "count", []),
+        {ok, [N]} = wasmtime:call(I, "count", []),
+        {I, N}
+    end),
+    ?assertEqual(2, Sum),
+    ?assertMatch(?WASMTIME_ERROR(call, destroyed), wasmtime:call(Inst, "count", [])),
+    ?assertMatch(#{in_flight := 0, done := 4, failed := 0}, stats(Pool)),
+    ?assertEqual([], wasmtime_test:mailbox()),
+    ok = wasmtime_pool:stop(Pool).
+
+%% Errors of the guest and of the arguments are those of a call; what a function raises comes through.
+t_failures(_) ->
+    Pool = start(#{}),
+    Request = fun(Name, Args, Opts) -> wasmtime_pool:request(Pool, Name, Args, Opts) end,
+    ?assertMatch(?WASMTIME_TRAP(unreachable), Request("trap", [], #{})),
+    ?assertMatch(?WASMTIME_TRAP(timeout), Request("spin", [], #{timeout => 20})),
+    ?assertMatch(?WASMTIME_ERROR(call, unknown_export), Request("no", [], #{})),
+    ?assertMatch(?WASMTIME_ERROR(call, badarity), Request("count", [1], #{})),
+    ?assertMatch(?WASMTIME_ERROR(call, badarg), Request("count", no_list, #{})),
+    ?assertMatch(?WASMTIME_ERROR(pool, badarg), Request(<<0>>, [], #{})),
+    ?assertMatch(?WASMTIME_ERROR(pool, badarg), wasmtime_pool:run(Pool, fun() -> ok end)),
+    [?assertMatch({error, #{class := pool, kind := badarg, key := Key}}, Request("count", [], Opts))
+     || {Key, Opts} <- [{timeout, #{timeout => x}}, {queue_timeout, #{queue_timeout => -1}},
+                        {fuel, #{fuel => x}}, {x, #{x => 1}}, {options, []}]],
+    ?assertMatch(?WASMTIME_BADARG(timeout), wasmtime_pool:run(Pool, fun(_) -> ok end, #{timeout => 1})),
+    ?assertEqual({error, mine}, wasmtime_pool:run(Pool, fun(_) -> {error, mine} end)),
+    ?assertError(oops, wasmtime_pool:run(Pool, fun(_) -> error(oops) end)),
+    ?assertExit(oops, wasmtime_pool:run(Pool, fun(_) -> exit(oops) end)),
+    ?assertThrow(oops, wasmtime_pool:run(Pool, fun(_) -> throw(oops) end)),
+    ?assertMatch(#{in_flight := 0, done := 0, failed := 9, overloaded := 0}, stats(Pool)),
+    ok = wasmtime_pool:stop(Pool).
+
+%% A pool that cannot make an instance says why, and the place is free again.
+t_no_instance(_) ->
+    Pooled = wasmtime_test:mod(service, wasmtime_test:pool(#{instances => 2})),
+    Pool = start(#{module => Pooled, size => 2}),
+    {ok, One} = wasmtime:instantiate(Pooled, instance(fun(X) -> X end)),
+    {ok, Two} = wasmtime:instantiate(Pooled, instance(fun(X) -> X end)),
+    [?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime_pool:request(Pool, "count", []))
+     || _ <- lists:seq(1, 5)],
+    ok = wasmtime:destroy(One),
+    ?assertEqual({ok, [1]}, wasmtime_pool:request(Pool, "count", [])),
+    ok = wasmtime:destroy(Two),
+    ?assertMatch(#{in_flight := 0, failed := 5, done := 1}, stats(Pool)),
+    ok = wasmtime_pool:stop(Pool).
+
+%% ---- bounds ---------------------------------------------------------------------------------
+
+%% However many callers there are, no more than `size' run at once, all are served, and each by an
+%% instance of its own.
+t_bounded(_) ->
+    [begin
+         Now = atomics:new(2, []),
+         Pool = start(fun(X) -> peak(Now), X end, #{size => Size, queue_timeout => infinity, max_queue => 1000}),
+         Each = wasmtime_test:rounds(20, 50, 1000),
+         Callers = [caller(fun() ->
+             [{ok, [I]} = wasmtime_pool:request(Pool, "ask", [I]) || I <- lists:seq(1, Each)],
+             ok
+         end) || _ <- lists:seq(1, 20)],
+         [receive {Pid, Result} -> ?assertEqual(ok, Result) end || {Pid, _} <- Callers],
+         ?assert(atomics:get(Now, 2) =< Size),
+         Done = 20 * Each,
+         ?assertMatch(#{in_flight := 0, waiting := 0, done := Done, overloaded := 0}, stats(Pool)),
+         ok = wasmtime_pool:stop(Pool)
+     end || Size <- [1, 3]].
+
+peak(Now) ->
+    N = atomics:add_get(Now, 1, 1),
+    Most = atomics:get(Now, 2),
+    _ = N > Most andalso atomics:compare_exchange(Now, 2, Most, N),
+    erlang:yield(),
+    atomics:sub(Now, 1, 1).
+
+%% Those that wait are served in the order of their coming, and a newcomer does not pass them by.
+t_order(_) ->
+    Self = self(),
+    Pool = start(#{size => 1}),
+    [Holder] = holders(Pool, 1),
+    Waiting = [begin
+                   {Pid, _} = caller(fun() -> wasmtime_pool:run(Pool, fun(_) -> Self ! {turn, N}, ok end) end),
+                   until(Pool, 1, N),
+                   Pid
+               end || N <- lists:seq(1, 10)],
+    [held] = go([Holder]),
+    [receive {Pid, Result} -> ?assertEqual(ok, Result) end || Pid <- Waiting],
+    ?assertEqual([{turn, N} || N <- lists:seq(1, 10)], [T || {turn, _} = T <- wasmtime_test:mailbox()]),
+    ok = wasmtime_pool:stop(Pool).
+
+%% The queue takes `max_queue' and not one more; the one too many is told at once and nothing ran.
+t_queue_full(_) ->
+    [begin
+         Pool = start(#{size => 2, max_queue => Max, queue_timeout => infinity}),
+         Holders = holders(Pool, 2 + Max),
+         until(Pool, 2, Max),
+         ?assertMatch(?WASMTIME_ERROR(pool, overload), wasmtime_pool:request(Pool, "count", [])),
+         ?assertMatch(#{in_flight := 2, waiting := Max, overloaded := 1, done := 0}, stats(Pool)),
+         ?assertEqual([held || _ <- Holders], go(Holders)),
+         ?assertEqual({ok, [1]}, wasmtime_pool:request(Pool, "count", [])),
+         ok = wasmtime_pool:stop(Pool)
+     end || Max <- [0, 1, 5]].
+
+%% Who finds no place in time is told so, by the pool's deadline, its own, or that of the whole request.
+t_queue_timeout(_) ->
+    Pool = start(#{size => 1, queue_timeout => 30}),
+    Holders = holders(Pool, 1),
+    Requests = [#{}, #{queue_timeout => 0}, #{queue_timeout => 1}, #{timeout => 10, queue_timeout => infinity},
+                #{timeout => 0}],
+    [?assertMatch(?WASMTIME_ERROR(pool, overload), wasmtime_pool:request(Pool, "count", [], Opts))
+     || Opts <- Requests],
+    ?assertMatch(?WASMTIME_ERROR(pool, overload),
+                 wasmtime_pool:run(Pool, fun(_) -> ok end, #{queue_timeout => 5})),
+    ?assertMatch(#{in_flight := 1, waiting := 0, overloaded := 6}, stats(Pool)),
+    %% A long wait that ends in time is none of it.
+    {Pid, _} = caller(fun() -> wasmtime_pool:request(Pool, "count", [], #{queue_timeout => infinity}) end),
+    until(Pool, 1, 1),
+    [held] = go(Holders),
+    receive {Pid, Result} -> ?assertEqual({ok, [1]}, Result) end,
+    ?assertMatch(#{in_flight := 0, waiting := 0, overloaded := 6, done := 2}, stats(Pool)),
+    ?assertEqual([], [M || M <- wasmtime_test:mailbox(), element(1, M) =/= 'DOWN']),
+    ok = wasmtime_pool:stop(Pool).
+
+%% The pool's `timeout' bounds requests that name none, and not functions.
+t_timeout(_) ->
+    Pool = start(#{timeout => 30}),
+    ?assertMatch(?WASMTIME_TRAP(timeout), wasmtime_pool:request(Pool, "spin", [])),
+    ?assertEqual(ok, wasmtime_pool:run(Pool, fun(_) -> timer:sleep(60), ok end)),
+    ok = wasmtime_pool:stop(Pool).
+
+%% Fuel is a request's, too.
+t_fuel(_) ->
+    Pool = start(#{module => wasmtime_test:mod(service, #{fuel => true})}),
+    ?assertMatch(?WASMTIME_TRAP(out_of_fuel), wasmtime_pool:request(Pool, "spin", [], #{fuel => 1000})),
+    ok = wasmtime_pool:stop(Pool).
+
+%% ---- deaths ---------------------------------------------------------------------------------
+
+%% A caller that is killed while it runs (in the guest, in a host function, in its own code) or waits gives
+%% its place to the next; its instance is gone, even if others have the handle.
+t_callers_die(_) ->
+    Self = self(),
+    Pool = start(fun(_) -> timer:sleep(infinity) end, #{size => 1, queue_timeout => infinity}),
+    Works = [fun(I) -> wasmtime:call(I, "spin", []) end, fun(I) -> wasmtime:call(I, "ask", [1]) end,
+             fun(_) -> timer:sleep(infinity) end],
+    [begin
+         Running = spawn(fun() -> wasmtime_pool:run(Pool, fun(I) -> Self ! {inst, I}, Work(I) end) end),
+         Inst = receive {inst, I} -> I end,
+         Waiting = spawn(fun() -> wasmtime_pool:run(Pool, fun(_) -> ok end) end),
+         until(Pool, 1, 1),
+         {Next, _} = caller(fun() -> wasmtime_pool:request(Pool, "count", []) end),
+         until(Pool, 1, 2),
+         exit(Waiting, kill),
+         until(Pool, 1, 1),
+         exit(Running, kill),
+         receive {Next, Result} -> ?assertEqual({ok, [1]}, Result) end,
+         ?assertMatch(?WASMTIME_ERROR(call, destroyed), wasmtime:call(Inst, "count", [])),
+         until(Pool, 0, 0)
+     end || Work <- Works],
+    ok = wasmtime_pool:stop(Pool).
+
+%% Without anybody waiting the place of a dead caller comes back as well.
+t_death_without_a_queue(_) ->
+    Pool = start(#{size => 2}),
+    Pids = holders(Pool, 2),
+    [exit(Pid, kill) || Pid <- Pids],
+    until(Pool, 0, 0),
+    ok = wasmtime_pool:stop(Pool).
+
+%% Hundreds of callers are killed at random moments: all places come back, all numbers go to zero, and no
+%% native object is left.
+t_storm(_) ->
+    Mod = wasmtime_test:mod(service, wasmtime_test:pool(#{instances => 16})),
+    settled_after(fun() ->
+        Ask = fun(X) -> timer:sleep(X), X end,
+        Pool = start(Ask, #{module => Mod, size => 4, max_queue => 20, queue_timeout => 50}),
+        [storm(Pool, N) || N <- lists:seq(1, wasmtime_test:rounds(600, 2000, 30_000))],
+        until(Pool, 0, 0),
+        %% Every place can be taken again.
+        Holders = holders(Pool, 4),
+        until(Pool, 4, 0),
+        ?assertEqual([held, held, held, held], go(Holders)),
+        until(Pool, 0, 0),
+        ok = wasmtime_pool:stop(Pool)
+    end),
+    wait_until(fun() -> maps:get(used, wasmtime:pool_info(Mod)) =:= 0 end),
+    ?assertMatch(#{verify_failures := 0}, wasmtime:pool_info(Mod)).
+
+%% One caller, killed at once, a little later, or in a while; or not at all.
+storm(Pool, N) ->
+    {Name, Args} = element(rand:uniform(4), {{"count", []}, {"spin", []}, {"ask", [1]}, {"trap", []}}),
+    Pid = spawn(fun() -> wasmtime_pool:request(Pool, Name, Args, #{timeout => rand:uniform(8)}) end),
+    case rand:uniform(5) of
+        1 -> exit(Pid, kill);
+        2 -> erlang:yield(), exit(Pid, kill);
+        3 -> burn(rand:uniform(2000)), exit(Pid, kill);
+        4 -> erlang:send_after(rand:uniform(6), spawn(fun() -> receive die -> exit(Pid, kill) end end), die);
+        5 -> ok
+    end,
+    N rem 10 =:= 0 andalso timer:sleep(1).
+
+burn(0) -> ok;
+burn(N) -> burn(N - 1).
