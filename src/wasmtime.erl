@@ -17,8 +17,13 @@
 -export([prepare/2, instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
 -export([read_memory/3, read_memory/4, write_memory/3, write_memory/4]).
 -export([memory_size/1, memory_size/2, read_output/1, fuel_remaining/1, ref/1]).
--export([call_ref/3, call_ref/4, externref/2, externref_data/1, ref_info/1, gc/1]).
--export_type([wasm_module/0, template/0, instance/0, ref/0, ref_info/0, value/0, source/0,
+-export([global_get/2, global_set/3]).
+-export([table_size/2, table_get/3, table_set/4, table_grow/3, table_grow/4]).
+-export([call_ref/3, call_ref/4, funcref/2, externref/2, externref_data/1, ref_info/1, gc/1]).
+-export([struct_new/3, struct_get/2, struct_set/3]).
+-export([array_new/3, array_len/1, array_get/2, array_set/3]).
+-export_type([wasm_module/0, template/0, instance/0, ref/0, ref_info/0, object_type/0, value/0,
+              source/0,
               error/0, class/0, kind/0, frame/0]).
 -export_type([compile_options/0, load_options/0, load_file_options/0, instance_options/0,
               call_options/0, preinit_options/0, wasi_options/0, host_fun/0, init/0, pool_info/0,
@@ -40,6 +45,10 @@
 -type ref() :: reference().
 %% A reference to a function, an object or an Erlang term inside an instance. It keeps both alive,
 %% and belongs to that instance: docs/references.md.
+-type object_type() :: wasmtime_ref:type().
+%% A type of the module, named by where the module uses it: `{param | result, Func, Position}' (from 1;
+%% `Func' is an export's name, or `{Module, Name}' of an import), `{global | table, Name}',
+%% `{field, Type, Index}' (from 0), `{element, Type}', or a reference to an object of the type.
 -type ref_info() :: #{kind := funcref | externref | struct | array | anyref | exnref,
                       params => [binary()], results => [binary()],
                       fields => [binary()], element => binary()}.
@@ -370,18 +379,62 @@ read_output(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:output_read(Ref);
 read_output(_) -> error(badarg).
 
 %% @doc The fuel that is left, of a module that was compiled with `fuel': after a call, what that
-%% call left, also when it trapped. A call without the option `fuel' begins with 2^64-1. Errors: class
-%% `call' (`unsupported' without fuel, `busy' while the guest runs, `destroyed').
+%% call left, also when it trapped (one that was stopped from outside, or by a fault of its own, may not
+%% have told yet what it used since it last called a function). A call without the option `fuel' begins
+%% with 2^64-1. Errors: class `call' (`unsupported' without fuel, `busy' while the guest runs, `destroyed').
 -spec fuel_remaining(instance()) -> {ok, non_neg_integer()} | {error, error()}.
 fuel_remaining(#wasmtime_instance{ref = Ref}) ->
-    case wasmtime_nif:instance_fuel(Ref) of
-        dirty -> wasmtime_nif:instance_fuel_dirty(Ref);
-        Result -> Result
-    end;
+    wasmtime_access:retry(Ref, fun() -> wasmtime_nif:instance_fuel(Ref) end);
 fuel_remaining(_) ->
     error(badarg).
 
+%% ---- globals and tables ---------------------------------------------------------------------
+
+%% @doc The value of an exported global, bit by bit. Errors: class `global' (`unknown_export',
+%% `badarg') and class `call' (`busy' while the guest runs, `destroyed').
+-spec global_get(instance(), iodata()) -> {ok, value()} | {error, error()}.
+global_get(Inst, Name) -> wasmtime_global:get(Inst, wasmtime_text:name(Name)).
+
+%% @doc Gives an exported global a value. Errors are those of {@link global_get/2}, `immutable' of
+%% class `global', and `wrong_instance' of class `call'.
+-spec global_set(instance(), iodata(), value()) -> ok | {error, error()}.
+global_set(Inst, Name, Value) -> wasmtime_global:set(Inst, wasmtime_text:name(Name), Value).
+
+%% @doc How many elements an exported table has. Errors: class `table' (`unknown_export', `badarg')
+%% and class `call' (`busy' while the guest runs, `destroyed').
+-spec table_size(instance(), iodata()) -> {ok, non_neg_integer()} | {error, error()}.
+table_size(Inst, Name) -> wasmtime_table:size(Inst, wasmtime_text:name(Name)).
+
+%% @doc An element of an exported table; `Index' counts from 0. Errors are those of
+%% {@link table_size/2}, and `table_out_of_bounds' of class `table'.
+-spec table_get(instance(), iodata(), non_neg_integer()) -> {ok, value()} | {error, error()}.
+table_get(Inst, Name, Index) -> wasmtime_table:get(Inst, wasmtime_text:name(Name), Index).
+
+%% @doc Sets an element of an exported table. Errors are those of {@link table_get/3}, and
+%% `wrong_instance' of class `call'.
+-spec table_set(instance(), iodata(), non_neg_integer(), value()) -> ok | {error, error()}.
+table_set(Inst, Name, Index, Value) ->
+    wasmtime_table:set(Inst, wasmtime_text:name(Name), Index, Value).
+
+%% @equiv table_grow(Inst, Name, Count, null)
+-spec table_grow(instance(), iodata(), non_neg_integer()) ->
+          {ok, non_neg_integer()} | {error, error()}.
+table_grow(Inst, Name, Count) -> table_grow(Inst, Name, Count, null).
+
+%% @doc Adds `Count' elements to an exported table, each `Value'; gives the size before. Errors are
+%% those of {@link table_size/2}, `table_limit' of class `limit' (`max_table_elements') or `table'
+%% (its own maximum), `out_of_memory' of class `limit', and `wrong_instance' of class `call'.
+-spec table_grow(instance(), iodata(), non_neg_integer(), value()) ->
+          {ok, non_neg_integer()} | {error, error()}.
+table_grow(Inst, Name, Count, Value) ->
+    wasmtime_table:grow(Inst, wasmtime_text:name(Name), Count, Value).
+
 %% ---- references -----------------------------------------------------------------------------
+
+%% @doc A reference to an exported function. Errors: class `call' (`unknown_export', `badarg', `busy'
+%% while the guest runs, `destroyed').
+-spec funcref(instance(), iodata()) -> {ok, ref()} | {error, error()}.
+funcref(Inst, Name) -> wasmtime_ref:func(Inst, wasmtime_text:name(Name)).
 
 %% @doc A reference to a copy of an Erlang term, which a guest takes where it wants an `externref'. It
 %% cannot look inside; it can keep it and give it back. Errors: class `call' (`busy' while the guest
@@ -393,11 +446,7 @@ externref(_, _) -> error(badarg).
 %% @doc The term behind an `externref', also while its guest runs. Errors: class `ref', kind `badarg'
 %% for a reference that holds no Erlang term.
 -spec externref_data(ref()) -> {ok, term()} | {error, error()}.
-externref_data(Ref) ->
-    case wasmtime_nif:extern_data(Ref) of
-        dirty -> wasmtime_nif:extern_data_dirty(Ref);
-        Result -> Result
-    end.
+externref_data(Ref) -> wasmtime_ref:data(Ref).
 
 %% @doc What a reference refers to: its `kind', and as texts of WebAssembly types the `params' and
 %% `results' of a function, the `fields' of a struct, the `element' of an array.
@@ -409,6 +458,43 @@ ref_info(Ref) -> wasmtime_nif:ref_info(Ref).
 -spec gc(instance()) -> ok | {error, error()}.
 gc(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:heap_collect(Ref);
 gc(_) -> error(badarg).
+
+%% @doc A new struct of a type of this instance's module (see {@type object_type()}), with its fields in
+%% their order. Errors: class `ref' (`badarg' for a type that is none, or a field of the wrong type;
+%% `badarity'), class `limit' (`memory_limit', `out_of_memory': {@link gc/1} may make room), class
+%% `call' (`busy' while the guest runs, `destroyed', `wrong_instance').
+-spec struct_new(instance(), object_type(), [value()]) -> {ok, ref()} | {error, error()}.
+struct_new(Inst, Type, Fields) -> wasmtime_ref:struct_new(Inst, Type, Fields).
+
+%% @doc A field of a struct; `Field' counts from 0. A field of 8 or 16 bits gives an unsigned integer.
+%% Errors: class `ref' (`badarg' for a reference of another kind, `out_of_bounds') and class `call'
+%% (`busy' while the guest runs, `destroyed').
+-spec struct_get(ref(), non_neg_integer()) -> {ok, value()} | {error, error()}.
+struct_get(Ref, Field) -> wasmtime_ref:struct_get(Ref, Field).
+
+%% @doc Sets a field of a struct. One of 8 bits takes -128..255, one of 16 bits -32768..65535. Errors
+%% are those of {@link struct_get/2}, `immutable' of class `ref', and `wrong_instance' of class `call'.
+-spec struct_set(ref(), non_neg_integer(), value()) -> ok | {error, error()}.
+struct_set(Ref, Field, Value) -> wasmtime_ref:struct_set(Ref, Field, Value).
+
+%% @doc A new array of a type of this instance's module. `Elements' are a list, `{Count, Value}', or
+%% the bytes of an array of i8. Errors are those of {@link struct_new/3}, and `allocation_too_large'
+%% of class `trap'.
+-spec array_new(instance(), object_type(), [value()] | {non_neg_integer(), value()} | binary()) ->
+          {ok, ref()} | {error, error()}.
+array_new(Inst, Type, Elements) -> wasmtime_ref:array_new(Inst, Type, Elements).
+
+%% @doc How many elements an array has. Errors are those of {@link struct_get/2}.
+-spec array_len(ref()) -> {ok, non_neg_integer()} | {error, error()}.
+array_len(Ref) -> wasmtime_ref:array_len(Ref).
+
+%% @doc An element of an array; `Index' counts from 0. As {@link struct_get/2} otherwise.
+-spec array_get(ref(), non_neg_integer()) -> {ok, value()} | {error, error()}.
+array_get(Ref, Index) -> wasmtime_ref:array_get(Ref, Index).
+
+%% @doc Sets an element of an array. As {@link struct_set/3} otherwise.
+-spec array_set(ref(), non_neg_integer(), value()) -> ok | {error, error()}.
+array_set(Ref, Index, Value) -> wasmtime_ref:array_set(Ref, Index, Value).
 
 %% ---- helpers --------------------------------------------------------------------------------
 

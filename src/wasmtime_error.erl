@@ -6,7 +6,8 @@
 -export([new/3, badarg/2, badarg/3, text/2]).
 -export_type([class/0, kind/0, frame/0, t/0]).
 
--type class() :: compile | link | instantiate | limit | pool | call | memory | ref | trap
+-type class() :: compile | link | instantiate | limit | pool | call | memory | global
+               | table | ref | trap
                | exit | host | preinit | internal.
 -type kind() :: atom().
 -type frame() :: #{func_index := non_neg_integer(),

@@ -14,8 +14,10 @@
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
          memory_size/2,
          memory_size_dirty/2]).
+-export([global_get/2, global_set/3, table_size/2, table_get/3, table_set/4, table_grow/4]).
 -export([call_ref_start/5, ref_info/1, extern_new/2, extern_data/1, extern_data_dirty/1,
-         heap_collect/1, instance_fuel/1, instance_fuel_dirty/1]).
+         func_ref/2, struct_new/3, struct_get/2, struct_set/3, array_new/3, array_len/1,
+         array_get/2, array_set/3, heap_collect/1, instance_fuel/1, access_wait/1]).
 -export([preinit_begin/2, preinit_finish/4]).
 
 -nifs([features/0, version/0, live/0, classes_and_kinds/0]).
@@ -28,15 +30,17 @@
 -nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, host_reply/3, output_read/1]).
 -nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2,
        memory_size_dirty/2]).
+-nifs([global_get/2, global_set/3, table_size/2, table_get/3, table_set/4, table_grow/4]).
 -nifs([call_ref_start/5, ref_info/1, extern_new/2, extern_data/1, extern_data_dirty/1,
-       heap_collect/1, instance_fuel/1, instance_fuel_dirty/1]).
+       func_ref/2, struct_new/3, struct_get/2, struct_set/3, array_new/3, array_len/1,
+       array_get/2, array_set/3, heap_collect/1, instance_fuel/1, access_wait/1]).
 -nifs([preinit_begin/2, preinit_finish/4]).
 
 -on_load(load/0).
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
 %% stub, an option or a message changes; a library of another version does not load.
--define(ABI, 5).
+-define(ABI, 6).
 
 -type error() :: {error, wasmtime_error:t()}.
 -type mod() :: reference().
@@ -202,8 +206,52 @@ heap_collect(_Inst) -> ?STUB.
 -spec instance_fuel(instance()) -> dirty | {ok, non_neg_integer()} | error().
 instance_fuel(_Inst) -> ?STUB.
 
--spec instance_fuel_dirty(instance()) -> {ok, non_neg_integer()} | error().
-instance_fuel_dirty(_Inst) -> ?STUB.
+-spec access_wait(instance() | ref()) -> ok.
+access_wait(_Of) -> ?STUB.
+
+-spec global_get(instance(), binary()) -> dirty | {ok, term()} | error().
+global_get(_Inst, _Name) -> ?STUB.
+
+-spec global_set(instance(), binary(), term()) -> dirty | ok | error().
+global_set(_Inst, _Name, _Value) -> ?STUB.
+
+-spec table_size(instance(), binary()) -> dirty | {ok, non_neg_integer()} | error().
+table_size(_Inst, _Name) -> ?STUB.
+
+-spec table_get(instance(), binary(), non_neg_integer()) -> dirty | {ok, term()} | error().
+table_get(_Inst, _Name, _Index) -> ?STUB.
+
+-spec table_set(instance(), binary(), non_neg_integer(), term()) -> dirty | ok | error().
+table_set(_Inst, _Name, _Index, _Value) -> ?STUB.
+
+-spec table_grow(instance(), binary(), non_neg_integer(), term()) ->
+          {ok, non_neg_integer()} | error().
+table_grow(_Inst, _Name, _Count, _Value) -> ?STUB.
+
+-spec func_ref(instance(), binary()) -> dirty | {ok, ref()} | error().
+func_ref(_Inst, _Name) -> ?STUB.
+
+-spec struct_new(instance(), term(), [term()]) -> {ok, ref()} | error().
+struct_new(_Inst, _Type, _Fields) -> ?STUB.
+
+-spec struct_get(ref(), non_neg_integer()) -> dirty | {ok, term()} | error().
+struct_get(_Ref, _Field) -> ?STUB.
+
+-spec struct_set(ref(), non_neg_integer(), term()) -> dirty | ok | error().
+struct_set(_Ref, _Field, _Value) -> ?STUB.
+
+-spec array_new(instance(), term(), [term()] | {non_neg_integer(), term()} | binary()) ->
+          {ok, ref()} | error().
+array_new(_Inst, _Type, _Elements) -> ?STUB.
+
+-spec array_len(ref()) -> dirty | {ok, non_neg_integer()} | error().
+array_len(_Ref) -> ?STUB.
+
+-spec array_get(ref(), non_neg_integer()) -> dirty | {ok, term()} | error().
+array_get(_Ref, _Index) -> ?STUB.
+
+-spec array_set(ref(), non_neg_integer(), term()) -> dirty | ok | error().
+array_set(_Ref, _Index, _Value) -> ?STUB.
 
 -spec preinit_begin(binary(), map()) -> {ok, preinit(), mod()} | error().
 preinit_begin(_Wasm, _Opts) -> ?STUB.

@@ -194,6 +194,22 @@ references() ->
          {ok, [Func]} = wasmtime:call(I, "get_double", []),
          wasmtime:externref_data(Func)
      end)},
+     {{ref, badarity}, Refs(#{}, fun(I) -> wasmtime:struct_new(I, {param, "point", 1}, []) end)},
+     {{ref, out_of_bounds}, Refs(#{}, fun(I) ->
+         {ok, [Point]} = wasmtime:call(I, "new_point", [1, 2]),
+         wasmtime:struct_get(Point, 2)
+     end)},
+     {{ref, immutable}, Refs(#{}, fun(I) ->
+         {ok, [Point]} = wasmtime:call(I, "new_point", [1, 2]),
+         wasmtime:struct_set(Point, 1, 3.0)
+     end)},
+     {{global, badarg}, Refs(#{}, fun(I) -> wasmtime:global_get(I, global) end)},
+     {{global, unknown_export}, Refs(#{}, fun(I) -> wasmtime:global_get(I, "point") end)},
+     {{global, immutable}, Refs(#{}, fun(I) -> wasmtime:global_set(I, "const", 1) end)},
+     {{table, badarg}, Refs(#{}, fun(I) -> wasmtime:table_get(I, "table", -1) end)},
+     {{table, unknown_export}, Refs(#{}, fun(I) -> wasmtime:table_size(I, "point") end)},
+     {{table, table_out_of_bounds}, Refs(#{}, fun(I) -> wasmtime:table_get(I, "table", 1) end)},
+     {{table, table_limit}, Refs(#{}, fun(I) -> wasmtime:table_grow(I, "table", 2) end)},
      {{limit, out_of_memory}, Refs(#{memory_limit => unlimited},
                                    fun heap_full/1)}].
 

@@ -18,6 +18,12 @@ t_links_example(_) ->
     [Block] = blocks("docs/links.md", "Example"),
     run(Block, erl_eval:new_bindings()).
 
+%% So do those of the page about references.
+t_references_page(_) ->
+    Blocks = blocks("docs/references.md", "A walk through"),
+    ?assertMatch([_, _ | _], Blocks),
+    lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
+
 %% Every Erlang block of the page on servers and pools runs, in order, in one shell.
 t_pool_page(Config) ->
     Blocks = blocks("docs/pool.md"),

@@ -8,6 +8,8 @@
   (import "env" "point" (func $host_point (result (ref $point))))
   (global $kept_extern (mut externref) (ref.null extern))
   (global $kept_point (mut (ref null $point)) (ref.null $point))
+  (global (export "const") i32 (i32.const 1))
+  (table (export "table") 1 2 externref)
   (tag $oops (param i32))
 
   (func $double (export "double") (param i32) (result i32)

@@ -86,10 +86,14 @@ rustler::atoms! {
     null,
     i31,
     // references
+    param,
     params,
     results,
+    field,
     fields,
     element,
+    global,
+    table,
     // modules
     module,
     // load

@@ -136,7 +136,6 @@ impl Drop for Instance {
 pub struct Reference {
     // Fields drop in order: the root goes before its store may.
     pub reference: Ref,
-    #[expect(dead_code, reason = "it keeps the instance alive")]
     pub instance: ResourceArc<Instance>,
 }
 

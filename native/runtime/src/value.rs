@@ -3,8 +3,11 @@
 
 use std::fmt;
 
-use wasmtime::{FieldType, FuncType, HeapType, RefType, StorageType, Val, ValType};
+use wasmtime::{
+    ArrayType, FieldType, FuncType, HeapType, RefType, StorageType, StructType, Val, ValType,
+};
 
+use crate::error::{Class, Error, Kind, Result};
 use crate::guest::Ref;
 
 /// A value of a parameter or a result. Floats are bits, so that NaN payloads survive.
@@ -115,10 +118,33 @@ impl Field {
     }
 }
 
+impl Field {
+    /// It is there to be changed; `what` names it.
+    ///
+    /// # Errors
+    /// Class `ref`, kind `immutable`.
+    pub fn must_be_mutable(&self, what: &str) -> Result<()> {
+        if self.mutable {
+            return Ok(());
+        }
+        Err(Error::new(Class::Ref, Kind::Immutable, format!("{what} is immutable")))
+    }
+}
+
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.mutable { write!(f, "(mut {})", self.ty) } else { self.ty.fmt(f) }
     }
+}
+
+/// The types of a struct's fields.
+pub fn field_types(ty: &StructType) -> Vec<Type> {
+    ty.fields().map(|field| Type::of_storage(field.element_type())).collect()
+}
+
+/// The type of an array's elements.
+pub fn element_type(ty: &ArrayType) -> Type {
+    Type::of_storage(&ty.element_type())
 }
 
 /// Parameters and results of a function.

@@ -12,7 +12,7 @@ use wasmtime_beam::template::Template;
 
 use super::call;
 use super::module::binary;
-use super::{Where, answer, guarded, timed};
+use super::{answer, guarded, inside, timed};
 use crate::atoms;
 use crate::client::{Reply, Requester};
 use crate::resource::{Instance, Module, Prepared};
@@ -192,19 +192,7 @@ fn instance_mourn<'a>(
 /// The fuel that is left; `dirty` when somebody is inside just then.
 #[rustler::nif]
 fn instance_fuel<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
-    fuel(env, &instance, Where::Scheduler)
-}
-
-#[rustler::nif(schedule = "DirtyCpu")]
-fn instance_fuel_dirty<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
-    fuel(env, &instance, Where::Dirty)
-}
-
-fn fuel<'a>(env: Env<'a>, instance: &Instance, at: Where) -> Term<'a> {
-    guarded(env, || match at.access(instance, |view| view.fuel()) {
-        Some(fuel) => answer(env, fuel),
-        None => atoms::dirty().encode(env),
-    })
+    guarded(env, || inside(env, &instance, |view| view.fuel(), |fuel| fuel.encode(env)))
 }
 
 #[rustler::nif]

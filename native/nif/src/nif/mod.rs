@@ -1,13 +1,16 @@
 //! The functions of wasmtime_nif.erl: `<noun>_<verb>`, one file per noun.
 
 mod call;
+mod global;
 mod host;
 mod instance;
 mod memory;
 mod module;
+mod object;
 mod preinit;
 mod reference;
 mod runtime;
+mod table;
 
 use rustler::{Encoder, Env, Term};
 use wasmtime_beam::Result;
@@ -35,6 +38,33 @@ impl Where {
             Where::Scheduler => instance.guest().try_access(f),
             Where::Dirty => Some(instance.guest().access(f)),
         }
+    }
+}
+
+/// `{ok, Value}` of what `f` found inside the guest, the error, or `dirty` when somebody else is
+/// inside just then.
+fn inside<'a, R>(
+    env: Env<'a>,
+    instance: &Instance,
+    f: impl FnOnce(View<'_>) -> Result<R>,
+    encode: impl FnOnce(R) -> Term<'a>,
+) -> Term<'a> {
+    match instance.guest().try_access(f) {
+        Some(Ok(found)) => (atoms::ok(), encode(found)).encode(env),
+        Some(Err(failure)) => error::encode(env, &failure),
+        None => atoms::dirty().encode(env),
+    }
+}
+
+/// As `inside`, with nothing found.
+fn done_inside<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    f: impl FnOnce(View<'_>) -> Result<()>,
+) -> Term<'a> {
+    match instance.guest().try_access(f) {
+        Some(result) => done(env, result),
+        None => atoms::dirty().encode(env),
     }
 }
 

@@ -98,7 +98,7 @@ fn info<'a>(env: Env<'a>, reference: &Ref) -> Term<'a> {
     if reference.kind() == RefKind::Struct {
         pairs.push((atoms::fields().encode(env), texts(env, &reference.fields())));
     }
-    if let Some(element) = reference.element() {
+    if let Ok(element) = reference.element() {
         pairs.push((atoms::element().encode(env), element.to_string().encode(env)));
     }
     from_pairs(env, &pairs)

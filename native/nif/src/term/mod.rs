@@ -4,4 +4,5 @@ pub mod error;
 pub mod map;
 pub mod options;
 pub mod stored;
+pub mod type_name;
 pub mod value;

@@ -65,24 +65,41 @@ const CANONICAL64: u64 = 0x7ff8_0000_0000_0000;
 /// Decodes a list of values by their types. `what` names the list's owner in errors.
 ///
 /// # Errors
-/// `badarity` for a wrong count, `badarg` naming the position for a wrong value.
+/// Class `call`: `badarity` for a wrong count, `badarg` naming the position for a wrong value.
 pub fn decode_list(list: ListIterator<'_>, types: &[Type], what: &str) -> Result<Vec<Value>> {
     let terms: Vec<Term<'_>> = list.collect();
+    decode_terms(&terms, types, what)
+}
+
+/// As `decode_list`, of terms that are counted already.
+pub fn decode_terms(terms: &[Term<'_>], types: &[Type], what: &str) -> Result<Vec<Value>> {
     if terms.len() != types.len() {
         let (want, got) = (types.len(), terms.len());
         let message = format!("{what} takes {want} values, {got} were given");
         return Err(Error::new(Class::Call, Kind::Badarity, message));
     }
-    let values = terms.iter().zip(types).enumerate();
-    values
-        .map(|(at, (term, ty))| {
-            decode(*term, ty).ok_or_else(|| {
-                let at = at + 1;
-                let message = format!("value {at} of {what} is not of type {ty}");
-                Error::new(Class::Call, Kind::Badarg, message)
-            })
-        })
-        .collect()
+    terms.iter().zip(types).enumerate().map(|(at, (term, ty))| nth(at, *term, ty, what)).collect()
+}
+
+/// Decodes values that are all of type `ty`.
+///
+/// # Errors
+/// As [`decode_list`].
+pub fn decode_each(terms: &[Term<'_>], ty: &Type, what: &str) -> Result<Vec<Value>> {
+    terms.iter().enumerate().map(|(at, term)| nth(at, *term, ty, what)).collect()
+}
+
+fn nth(at: usize, term: Term<'_>, ty: &Type, what: &str) -> Result<Value> {
+    decode(term, ty).ok_or_else(|| {
+        let message = format!("value {} of {what} is not of type {ty}", at + 1);
+        Error::new(Class::Call, Kind::Badarg, message)
+    })
+}
+
+/// Decodes one value, which errors of `class` name as `what`.
+pub fn decode_one(term: Term<'_>, ty: &Type, class: Class, what: &str) -> Result<Value> {
+    decode(term, ty)
+        .ok_or_else(|| Error::new(class, Kind::Badarg, format!("{what} is not of type {ty}")))
 }
 
 /// The value of a term, when it is one of `ty`.
@@ -141,7 +158,10 @@ fn f64_bits(term: Term<'_>) -> Option<u64> {
     if let Some(bits) = exact::<u64>(term, atoms::f64()) {
         return Some(bits);
     }
-    number(term).map(f64::to_bits)
+    match number(term)? {
+        Number::Float(v) => Some(v.to_bits()),
+        Number::Integer(v) => v.f64().is_finite().then(|| v.f64().to_bits()),
+    }
 }
 
 /// As `f64_bits`, with `{f32, Bits}`; a finite number beyond the range of f32 is refused.
@@ -149,9 +169,11 @@ fn f32_bits(term: Term<'_>) -> Option<u32> {
     if let Some(bits) = exact::<u32>(term, atoms::f32()) {
         return Some(bits);
     }
-    let wide = number(term)?;
-    let narrow = wide as f32;
-    (narrow.is_finite() || !wide.is_finite()).then(|| narrow.to_bits())
+    let (narrow, must_be_finite) = match number(term)? {
+        Number::Float(v) => (v as f32, v.is_finite()),
+        Number::Integer(v) => (v.f32(), true),
+    };
+    (narrow.is_finite() || !must_be_finite).then(|| narrow.to_bits())
 }
 
 fn exact<'a, T: rustler::Decoder<'a>>(term: Term<'a>, tag: rustler::Atom) -> Option<T> {
@@ -159,10 +181,15 @@ fn exact<'a, T: rustler::Decoder<'a>>(term: Term<'a>, tag: rustler::Atom) -> Opt
     (found == tag).then_some(bits)
 }
 
-fn number(term: Term<'_>) -> Option<f64> {
+enum Number {
+    Float(f64),
+    Integer(Integer),
+}
+
+fn number(term: Term<'_>) -> Option<Number> {
     match term.get_type() {
-        TermType::Float => term.decode().ok(),
-        TermType::Integer => integer_as_float(term),
+        TermType::Float => term.decode().ok().map(Number::Float),
+        TermType::Integer => Integer::of(term).map(Number::Integer),
         TermType::Atom => {
             let atom: rustler::Atom = term.decode().ok()?;
             [
@@ -171,14 +198,54 @@ fn number(term: Term<'_>) -> Option<f64> {
                 (atoms::neg_infinity(), f64::NEG_INFINITY),
             ]
             .into_iter()
-            .find_map(|(name, v)| (name == atom).then_some(v))
+            .find_map(|(name, v)| (name == atom).then_some(Number::Float(v)))
         }
         _ => None,
     }
 }
 
-/// Integers of 64 bits become the nearest float.
-fn integer_as_float(term: Term<'_>) -> Option<f64> {
-    let signed = term.decode::<i64>().map(|v| v as f64).ok();
-    signed.or_else(|| term.decode::<u64>().map(|v| v as f64).ok())
+/// An integer of any size that may be a float: its upper bits, the lowest set when any below is, so
+/// that a conversion rounds as the whole would, times two to the power of `shift`.
+struct Integer {
+    negative: bool,
+    top: u128,
+    shift: i32,
+}
+
+/// Bytes of an integer's magnitude that no float is beyond: 2^1024.
+const FLOAT_BYTES: usize = 128;
+
+impl Integer {
+    fn of(term: Term<'_>) -> Option<Self> {
+        if let Ok(v) = term.decode::<i64>() {
+            let top = u128::from(v.unsigned_abs());
+            return Some(Integer { negative: v < 0, top, shift: 0 });
+        }
+        // There is no other way to a big integer than its external format.
+        let external = term.to_binary();
+        match external.as_slice() {
+            [131, 110, _, sign, bytes @ ..] if bytes.len() <= FLOAT_BYTES => {
+                Some(Integer::of_bytes(*sign != 0, bytes))
+            }
+            _ => None,
+        }
+    }
+
+    /// Of a magnitude's bytes, the lowest first.
+    fn of_bytes(negative: bool, bytes: &[u8]) -> Self {
+        let below = bytes.len().saturating_sub(16);
+        let top = bytes[below..].iter().rev().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
+        let rest = bytes[..below].iter().any(|byte| *byte != 0);
+        Integer { negative, top: top | u128::from(rest), shift: below as i32 * 8 }
+    }
+
+    fn f64(&self) -> f64 {
+        let magnitude = self.top as f64 * 2f64.powi(self.shift);
+        if self.negative { -magnitude } else { magnitude }
+    }
+
+    fn f32(&self) -> f32 {
+        let magnitude = self.top as f32 * 2f32.powi(self.shift);
+        if self.negative { -magnitude } else { magnitude }
+    }
 }

@@ -130,7 +130,7 @@ async fn call(mut store: StoreContextMut<'_, Data>, callee: &Callee, args: &[Val
         Some(numbers) => numbers,
         None => {
             let types: Vec<Type> = ty.params().map(|ty| Type::of(&ty)).collect();
-            enter_all(&mut scope, args, &types, || callee.to_string())?
+            enter_all(&mut scope, args, &types, Class::Call, || callee.to_string())?
         }
     };
     let mut results = vec![Val::I32(0); ty.results().len()];

@@ -17,6 +17,7 @@ mod poll;
 mod refs;
 mod state;
 mod store;
+mod type_name;
 mod view;
 
 pub use control::Control;
@@ -26,6 +27,8 @@ pub use poll::{Destroyed, Guest, Step, panicked};
 pub use refs::{Datum, Ref, RefKind};
 pub use state::Submitted;
 pub use store::Data;
-pub use view::{MemorySize, View};
+pub use type_name::{FuncName, TypeName};
+pub use view::{Elements, MemorySize, View};
+pub(crate) use view::{unknown_global, unknown_table};
 
 pub(crate) use host_call::call as host_call;

@@ -13,6 +13,7 @@ use wasmtime::{
 
 use super::control::Control;
 use super::store::Data;
+use super::view::not_a;
 use crate::counts::{Live, Object as Counted};
 use crate::error::{Class, Error, Kind};
 use crate::value::{Field, Signature, Type, Value};
@@ -118,10 +119,38 @@ impl Ref {
     }
 
     /// What an array consists of.
-    pub fn element(&self) -> Option<Field> {
+    ///
+    /// # Errors
+    /// Class `ref`, kind `badarg`: it is no array.
+    pub fn element(&self) -> Result<Field, Error> {
         match &self.0.object {
-            Object::Array(_, ty) => Some(Field::of(&ty.field_type())),
-            _ => None,
+            Object::Array(_, ty) => Ok(Field::of(&ty.field_type())),
+            _ => Err(not_a("array", self)),
+        }
+    }
+
+    /// Field `at` of a struct, to be read.
+    ///
+    /// # Errors
+    /// Class `ref`: `badarg`, `out_of_bounds`.
+    pub fn field(&self, at: u64) -> Result<Field, Error> {
+        let Object::Struct(_, ty) = &self.0.object else { return Err(not_a("struct", self)) };
+        let field = usize::try_from(at).ok().and_then(|at| ty.field(at));
+        field.map(|field| Field::of(&field)).ok_or_else(|| {
+            let message = format!("field {at} is beyond the struct's {}", ty.fields().len());
+            Error::new(Class::Ref, Kind::OutOfBounds, message)
+        })
+    }
+
+    /// The type of the object, as precise as it is known.
+    pub(super) fn heap_type(&self) -> HeapType {
+        match &self.0.object {
+            Object::Func(_, ty) => HeapType::ConcreteFunc(ty.clone()),
+            Object::Struct(_, ty) => HeapType::ConcreteStruct(ty.clone()),
+            Object::Array(_, ty) => HeapType::ConcreteArray(ty.clone()),
+            Object::Any(_) => HeapType::Any,
+            Object::Extern(..) | Object::ExternI31(_) => HeapType::Extern,
+            Object::Exn(_) => HeapType::Exn,
         }
     }
 
@@ -158,7 +187,7 @@ impl Ref {
     }
 
     /// The value in its own store, rooted in the present scope.
-    fn rooted(&self, mut store: impl AsContextMut) -> wasmtime::Result<Val> {
+    pub(super) fn rooted(&self, mut store: impl AsContextMut) -> wasmtime::Result<Val> {
         Ok(match &self.0.object {
             Object::Func(func, _) => Val::FuncRef(Some(*func)),
             Object::Struct(any, _) | Object::Array(any, _) | Object::Any(any) => {
@@ -240,19 +269,19 @@ pub(super) fn enter(
 /// Takes values into a store; `what` owns them, for the errors.
 ///
 /// # Errors
-/// `badarg` and `wrong_instance` of class `call`, naming the position from 1.
+/// `badarg` of `class` and `wrong_instance` of class `call`, naming the position from 1.
 pub(super) fn enter_all<'t>(
     mut store: impl AsContextMut<Data = Data>,
     values: &[Value],
     types: impl IntoIterator<Item = &'t Type>,
+    class: Class,
     what: impl Fn() -> String,
 ) -> Result<Vec<Val>, Error> {
     let pairs = values.iter().zip(types).enumerate();
     pairs
         .map(|(at, (value, ty))| {
-            enter(&mut store, value, ty).map_err(|misfit| {
-                misfit.error(Class::Call, &format!("value {} of {}", at + 1, what()), ty)
-            })
+            let name = || format!("value {} of {}", at + 1, what());
+            enter(&mut store, value, ty).map_err(|misfit| misfit.error(class, &name(), ty))
         })
         .collect()
 }

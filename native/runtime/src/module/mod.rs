@@ -27,10 +27,11 @@ pub use source::{on_big_stack, parse_wat, validate};
 use crate::counts::{Live, Object};
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
+use crate::guest::{unknown_global, unknown_table};
 use crate::linker::{Hosts, Linked, Shape};
 use crate::memory::{Lease, MemoryData, MemoryPlan, extract};
 use crate::options::{Check, CompileOptions, Env, InstanceOptions, Limits, WasiOptions};
-use crate::value::Signature;
+use crate::value::{Field, Signature, Type};
 use crate::wasi::WasiTemplate;
 
 /// Linked forms, and WASI templates, of one module that are kept.
@@ -160,6 +161,37 @@ impl Module {
     /// The signature of an exported function.
     pub fn function(&self, name: &str) -> Option<&Signature> {
         self.0.functions.get(name)
+    }
+
+    /// The type of an export.
+    pub(crate) fn export_type(&self, name: &str) -> Option<ExternType> {
+        self.0.wasmtime.get_export(name)
+    }
+
+    /// The type of an import.
+    pub(crate) fn import_type(&self, module: &str, name: &str) -> Option<ExternType> {
+        let found = self.0.wasmtime.imports().find(|i| i.module() == module && i.name() == name);
+        found.map(|import| import.ty())
+    }
+
+    /// The type of an exported global.
+    ///
+    /// # Errors
+    /// Class `global`, kind `unknown_export`.
+    pub fn global(&self, name: &str) -> Result<Field> {
+        let ty = self.export_type(name);
+        let ty = ty.as_ref().and_then(ExternType::global).ok_or_else(|| unknown_global(name))?;
+        Ok(Field { ty: Type::of(ty.content()), mutable: ty.mutability().is_var() })
+    }
+
+    /// The type of the elements of an exported table.
+    ///
+    /// # Errors
+    /// Class `table`, kind `unknown_export`.
+    pub fn table(&self, name: &str) -> Result<Type> {
+        let ty = self.export_type(name);
+        let ty = ty.as_ref().and_then(ExternType::table).ok_or_else(|| unknown_table(name))?;
+        Ok(Type::Ref(ty.element().clone()))
     }
 
     /// Imports in their order.

@@ -4,10 +4,9 @@ use wasmtime::{AsContextMut, ExternRef, GcHeapOutOfMemory, Trap};
 
 use super::View;
 use crate::error::{Class, Error, Kind, Result};
-use crate::guest::refs::{Datum, Ref, leave};
+use crate::guest::refs::{Datum, Ref};
 use crate::guest::store::Data;
 use crate::trap;
-use crate::value::Value;
 
 impl View<'_> {
     /// A reference to something of the host, that the guest can keep and give back.
@@ -15,13 +14,10 @@ impl View<'_> {
     /// # Errors
     /// Class `limit`: `memory_limit`, `out_of_memory`.
     pub fn make_extern(&mut self, datum: Datum) -> Result<Ref> {
-        self.forget_hit();
+        self.take_hit();
         let made = ExternRef::new(&mut self.store, datum);
         let made = made.map_err(|error| self.not_made(&error))?;
-        match leave(&mut self.store, &made.into())? {
-            Value::Ref(reference) => Ok(reference),
-            _ => Err(Error::internal("an externref is no reference")),
-        }
+        self.keep(made.into())
     }
 
     /// Collects garbage: objects that neither the guest nor a reference reaches, except for cycles.
@@ -33,12 +29,13 @@ impl View<'_> {
         collected.map_err(|error| self.not_made(&error))
     }
 
-    fn forget_hit(&mut self) {
-        self.store.as_context_mut().data_mut().limiter.take_hit();
+    /// The limit that refused something since the last look.
+    pub(super) fn take_hit(&mut self) -> Option<Error> {
+        self.store.as_context_mut().data_mut().limiter.take_hit()
     }
 
     /// Why an allocation failed.
-    fn not_made(&mut self, error: &wasmtime::Error) -> Error {
+    pub(super) fn not_made(&mut self, error: &wasmtime::Error) -> Error {
         if error.is::<Trap>() {
             return trap::from_wasmtime(error);
         }

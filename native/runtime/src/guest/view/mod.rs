@@ -1,10 +1,15 @@
 //! What can be done with the store of a guest that is idle or parked in a host call.
 //!
 //! - `memory`: linear memory.
+//! - `global`, `table`: those that the module exports.
+//! - `object`: structs, arrays and functions behind references.
 //! - `heap`: terms of the host in the guest's heap, and its collection.
 
+mod global;
 mod heap;
 mod memory;
+mod object;
+mod table;
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,8 +17,12 @@ use std::task::{Context, Poll, Waker};
 
 use wasmtime::{AsContext, AsContextMut, Instance, RootScope, StoreContextMut};
 
+pub(crate) use global::unknown_global;
 pub(super) use heap::{heap_full, is_heap_full};
 pub use memory::MemorySize;
+pub use object::Elements;
+pub(crate) use object::not_a;
+pub(crate) use table::unknown_table;
 
 use super::store::Data;
 use crate::error::{Class, Error, Kind, Result};

@@ -1,0 +1,24 @@
+%% @private
+%% Exported globals: checks of names. `Name' is `{ok, Binary}' or `error'.
+-module(wasmtime_global).
+
+-include("wasmtime_instance.hrl").
+
+-export([get/2, set/3]).
+
+-type name() :: {ok, binary()} | error.
+
+-spec get(term(), name()) -> {ok, term()} | {error, wasmtime_error:t()}.
+get(#wasmtime_instance{ref = Ref}, {ok, Name}) ->
+    wasmtime_access:retry(Ref, fun() -> wasmtime_nif:global_get(Ref, Name) end);
+get(#wasmtime_instance{}, error) -> bad_name();
+get(_, _) -> error(badarg).
+
+-spec set(term(), name(), term()) -> ok | {error, wasmtime_error:t()}.
+set(#wasmtime_instance{ref = Ref}, {ok, Name}, Value) ->
+    wasmtime_access:retry(Ref, fun() -> wasmtime_nif:global_set(Ref, Name, Value) end);
+set(#wasmtime_instance{}, error, _) -> bad_name();
+set(_, _, _) -> error(badarg).
+
+bad_name() ->
+    {error, wasmtime_error:badarg(global, <<"the name must be iodata without NUL">>)}.

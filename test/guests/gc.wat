@@ -1,0 +1,45 @@
+;; Types of objects: every sort of field, arrays, one inside another, and functions that take them.
+(module
+  (type $unary (func (param i32) (result i32)))
+  (rec
+    (type $node (struct
+      (field $i8 (mut i8)) (field $i16 (mut i16)) (field $i32 (mut i32)) (field $i64 (mut i64))
+      (field $f32 (mut f32)) (field $f64 (mut f64)) (field $v128 (mut v128))
+      (field $extern (mut externref)) (field $func (mut (ref null $unary)))
+      (field $next (mut (ref null $node))) (field $const i32))))
+  (type $inner (struct (field $n i32)))
+  (type $inners (array (mut (ref null $inner))))
+  (type $outer (struct (field $inner (ref $inner)) (field $list (ref $inners))))
+  (type $bytes (array (mut i8)))
+  (type $words (array (mut i16)))
+  (type $doubles (array (mut f64)))
+  (type $fixed (array i64))
+  (type $base (sub (struct (field i32))))
+  (type $sub (sub $base (struct (field i32) (field i64))))
+  (import "env" "make" (func $make (param (ref null $inners)) (result (ref $outer))))
+
+  (global (export "a_node") (mut (ref null $node)) (ref.null $node))
+  (table (export "inners") 2 (ref null $inner))
+  (func (export "double") (type $unary) (i32.mul (local.get 0) (i32.const 2)))
+
+  (func (export "sum") (param (ref $outer)) (result i32)
+    (i32.add
+      (struct.get $inner $n (struct.get $outer $inner (local.get 0)))
+      (struct.get $inner $n
+        (array.get $inners (struct.get $outer $list (local.get 0)) (i32.const 0)))))
+  (func (export "host_sum") (result i32)
+    (struct.get $inner $n (struct.get $outer $inner (call $make (ref.null $inners)))))
+  (func (export "bytes") (param (ref $bytes)) (result i32)
+    (array.get_s $bytes (local.get 0) (i32.const 0)))
+  (func (export "words") (param (ref $words)) (result i32)
+    (array.get_s $words (local.get 0) (i32.const 0)))
+  (func (export "doubles") (param (ref $doubles)) (result f64)
+    (array.get $doubles (local.get 0) (i32.const 0)))
+  (func (export "fixed") (param (ref $fixed)) (result i64)
+    (array.get $fixed (local.get 0) (i32.const 0)))
+  (func (export "base") (param (ref $base)) (result i32) (struct.get $base 0 (local.get 0)))
+  (func (export "sub") (param (ref $sub)) (result i64) (struct.get $sub 1 (local.get 0)))
+  (func (export "apply") (param (ref $unary) i32) (result i32)
+    (call_ref $unary (local.get 1) (local.get 0)))
+  (func (export "follow") (param (ref $node)) (result i32)
+    (struct.get $node $i32 (struct.get $node $next (local.get 0)))))
