@@ -22,6 +22,7 @@
 -export([call_ref/3, call_ref/4, funcref/2, externref/2, externref_data/1, ref_info/1, gc/1]).
 -export([struct_new/3, struct_get/2, struct_set/3]).
 -export([array_new/3, array_len/1, array_get/2, array_set/3]).
+-export([send/2, close/1]).
 -export_type([wasm_module/0, template/0, instance/0, ref/0, ref_info/0, object_type/0, value/0,
               source/0,
               error/0, class/0, kind/0, frame/0]).
@@ -256,7 +257,9 @@ instantiate(Mod) -> instantiate(Mod, #{}).
 %% linked), `memory_limit' (bytes of each memory, default 256 MiB), `total_memory_limit' (of all
 %% together, default `unlimited'), `max_tables' (100), `max_table_elements' (10,000,000),
 %% `max_instances' (10; 100 for a component), each also `unlimited', `host_timeout' (ms of one
-%% host call or `infinity', default 30,000), and `runner' (`thread', the default: an OS thread runs
+%% host call or `infinity', default 30,000), `stream' (process that gets what the guest streams out;
+%% by default the one that instantiates), `inbox_limit' (bytes sent and not yet read, default 16
+%% MiB), and `runner' (`thread', the default: an OS thread runs
 %% the guest; `scheduler': the calling process does, in slices; see docs/throughput.md).
 %%
 %% Errors: class `link' (`unknown_import', `incompatible_import', `unsupported_import', `cycle'), `instantiate' (`badarg', also for
@@ -495,6 +498,22 @@ array_get(Ref, Index) -> wasmtime_ref:array_get(Ref, Index).
 %% @doc Sets an element of an array. As {@link struct_set/3} otherwise.
 -spec array_set(ref(), non_neg_integer(), value()) -> ok | {error, error()}.
 array_set(Ref, Index, Value) -> wasmtime_ref:array_set(Ref, Index, Value).
+
+%% ---- streams --------------------------------------------------------------------------------
+
+%% @doc Sends a message to the guest: `erlang.recv' receives it whole, and with `stdin => stream' its
+%% bytes are standard input. Messages keep their order; any process may send, also while the guest
+%% runs. See docs/streams.md.
+%%
+%% Errors: class `stream' (`inbox_full': nothing of it was taken, `closed', `badarg') and class `call'
+%% (`destroyed').
+-spec send(instance(), iodata()) -> ok | {error, error()}.
+send(Inst, Data) -> wasmtime_stream:send(Inst, Data).
+
+%% @doc Ends what is sent: the guest reads what is there, then the end of its input. Closing again is
+%% fine. Errors: class `call' (`destroyed').
+-spec close(instance()) -> ok | {error, error()}.
+close(Inst) -> wasmtime_stream:close(Inst).
 
 %% ---- helpers --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 
 -type class() :: compile | link | instantiate | limit | pool | call | memory | global
                | table | ref | trap
-               | exit | host | preinit | internal.
+               | exit | host | stream | preinit | internal.
 -type kind() :: atom().
 -type frame() :: #{func_index := non_neg_integer(),
                    func_offset := non_neg_integer() | undefined,

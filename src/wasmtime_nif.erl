@@ -18,6 +18,7 @@
 -export([call_ref_start/5, ref_info/1, extern_new/2, extern_data/1, extern_data_dirty/1,
          func_ref/2, struct_new/3, struct_get/2, struct_set/3, array_new/3, array_len/1,
          array_get/2, array_set/3, heap_collect/1, instance_fuel/1, access_wait/1]).
+-export([stream_send/2, stream_send_dirty/2, stream_close/1]).
 -export([preinit_begin/2, preinit_finish/4]).
 
 -nifs([features/0, version/0, live/0, classes_and_kinds/0]).
@@ -34,13 +35,14 @@
 -nifs([call_ref_start/5, ref_info/1, extern_new/2, extern_data/1, extern_data_dirty/1,
        func_ref/2, struct_new/3, struct_get/2, struct_set/3, array_new/3, array_len/1,
        array_get/2, array_set/3, heap_collect/1, instance_fuel/1, access_wait/1]).
+-nifs([stream_send/2, stream_send_dirty/2, stream_close/1]).
 -nifs([preinit_begin/2, preinit_finish/4]).
 
 -on_load(load/0).
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
 %% stub, an option or a message changes; a library of another version does not load.
--define(ABI, 6).
+-define(ABI, 7).
 
 -type error() :: {error, wasmtime_error:t()}.
 -type mod() :: reference().
@@ -252,6 +254,15 @@ array_get(_Ref, _Index) -> ?STUB.
 
 -spec array_set(ref(), non_neg_integer(), term()) -> dirty | ok | error().
 array_set(_Ref, _Index, _Value) -> ?STUB.
+
+-spec stream_send(instance(), binary()) -> ok | error().
+stream_send(_Inst, _Data) -> ?STUB.
+
+-spec stream_send_dirty(instance(), binary()) -> ok | error().
+stream_send_dirty(_Inst, _Data) -> ?STUB.
+
+-spec stream_close(instance()) -> ok | error().
+stream_close(_Inst) -> ?STUB.
 
 -spec preinit_begin(binary(), map()) -> {ok, preinit(), mod()} | error().
 preinit_begin(_Wasm, _Opts) -> ?STUB.

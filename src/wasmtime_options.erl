@@ -41,6 +41,8 @@
                       max_table_elements => limit(),
                       max_instances => limit(),
                       host_timeout => timeout(),
+                      stream => pid(),
+                      inbox_limit => non_neg_integer(),
                       runner => thread | scheduler,
                       {iodata(), iodata()} => host_fun()}.
 -type call() :: #{timeout => timeout(), fuel => non_neg_integer()}.
@@ -162,7 +164,7 @@ instance_defaults(Kind) ->
     #{imports => [], links => [], wasi => undefined,
       memory_limit => 256 * ?MIB, total_memory_limit => infinity,
       max_tables => 100, max_table_elements => 10_000_000, max_instances => max_instances(Kind),
-      host_timeout => 30_000, host => undefined, stream => self(), inbox_limit => 16 * ?MIB,
+      host_timeout => 30_000, host => undefined, stream => undefined, inbox_limit => 16 * ?MIB,
       runner => thread}.
 
 %% A component is made of several core instances.
@@ -190,7 +192,11 @@ instance_option(Key, Value, {Acc, Funs})
   when Key =:= memory_limit; Key =:= total_memory_limit; Key =:= max_tables;
        Key =:= max_table_elements; Key =:= max_instances ->
     {Acc#{Key := limit(Key, Value)}, Funs};
-instance_option(Key, _, _) when Key =:= host; Key =:= stream; Key =:= inbox_limit ->
+instance_option(stream, Value, {Acc, Funs}) ->
+    {Acc#{stream := process(stream, Value)}, Funs};
+instance_option(inbox_limit, Value, {Acc, Funs}) ->
+    {Acc#{inbox_limit := integer(inbox_limit, Value, 0, ?MAX_U64)}, Funs};
+instance_option(Key, _, _) when Key =:= host ->
     refuse(Key, "~s is not supported by this version", [Key]);
 instance_option(Key, _, _) ->
     refuse(Key, "unknown option ~0tp", [Key]).
@@ -300,6 +306,9 @@ limit(_, Value) when is_integer(Value), Value >= 0, Value =< ?MAX_U64 -> Value;
 limit(Key, Value) ->
     refuse(Key, "~s must be an integer from 0 to ~w or unlimited, not ~0tp",
            [Key, ?MAX_U64, Value]).
+
+process(_, Pid) when is_pid(Pid), node(Pid) =:= node() -> Pid;
+process(Key, Value) -> refuse(Key, "~s must be a process of this node, not ~0tp", [Key, Value]).
 
 -spec milliseconds(atom(), term()) -> timeout().
 milliseconds(_, infinity) -> infinity;

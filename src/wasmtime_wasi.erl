@@ -7,11 +7,11 @@
 
 -import(wasmtime_options, [refuse/2, refuse/3, integer/4, one_of/3]).
 
--type output() :: none | inherit | capture | {file, file:name_all()}.
+-type output() :: none | inherit | capture | stream | {file, file:name_all()}.
 -type options() :: #{args => [iodata()],
                      env => inherit | [{iodata(), iodata()}],
                      dirs => [{iodata(), file:name_all(), read | write}],
-                     stdin => none | inherit | {file, file:name_all()} | {binary, iodata()},
+                     stdin => none | inherit | stream | {file, file:name_all()} | {binary, iodata()},
                      stdout => output(),
                      stderr => output(),
                      output_limit => non_neg_integer(),
@@ -83,23 +83,20 @@ dir({Guest, Host, Access} = Dir) when Access =:= read; Access =:= write ->
 dir(Other) ->
     refuse(dirs, "dirs must be a list of {GuestPath, HostPath, read | write}, not ~0tp", [Other]).
 
-stdin(Value) when Value =:= none; Value =:= inherit -> Value;
+stdin(Value) when Value =:= none; Value =:= inherit; Value =:= stream -> Value;
 stdin({file, Path}) -> {file, file(stdin, Path)};
 stdin({binary, Data} = Value) ->
     try {binary, iolist_to_binary(Data)}
     catch error:badarg -> refuse(stdin, "stdin ~0tp must hold iodata", [Value])
     end;
-stdin(stream) ->
-    refuse(stdin, "stdin => stream is not supported by this version");
 stdin(Value) ->
-    refuse(stdin, "stdin must be none, inherit, {file, Path} or {binary, Data}, not ~0tp", [Value]).
+    refuse(stdin, "stdin must be none, inherit, stream, {file, Path} or {binary, Data}, not ~0tp", [Value]).
 
-output(_, Value) when Value =:= none; Value =:= inherit; Value =:= capture -> Value;
+output(_, Value)
+  when Value =:= none; Value =:= inherit; Value =:= capture; Value =:= stream -> Value;
 output(Key, {file, Path}) -> {file, file(Key, Path)};
-output(Key, stream) ->
-    refuse(Key, "~s => stream is not supported by this version", [Key]);
 output(Key, Value) ->
-    refuse(Key, "~s must be none, inherit, capture or {file, Path}, not ~0tp", [Key, Value]).
+    refuse(Key, "~s must be none, inherit, capture, stream or {file, Path}, not ~0tp", [Key, Value]).
 
 file(Key, Path) ->
     case wasmtime_text:path(Path) of

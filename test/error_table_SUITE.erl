@@ -65,7 +65,8 @@ component_rows() ->
     rows(Section).
 
 provocations() ->
-    modules() ++ instances() ++ pools() ++ calls() ++ memory() ++ references() ++ preinit() ++ traps().
+    modules() ++ instances() ++ pools() ++ calls() ++ streams() ++ memory() ++ references()
+        ++ preinit() ++ traps().
 
 modules() ->
     Compile = fun(Text) -> fun() -> wasmtime:compile({wat, Text}) end end,
@@ -168,6 +169,15 @@ calls() ->
      end},
      {{host, host_error}, Host(fun(_, _) -> error(oops) end, #{})},
      {{host, host_timeout}, Host(fun(_, _) -> timer:sleep(200), {ok, [1]} end, #{host_timeout => 10})}].
+
+streams() ->
+    Send = fun(Data, Opts, Before) -> fun() ->
+        wasmtime_test:with_inst(add, Opts, fun(I) -> Before(I), wasmtime:send(I, Data) end)
+    end end,
+    Nothing = fun(_) -> ok end,
+    [{{stream, badarg}, Send(a, #{}, Nothing)},
+     {{stream, inbox_full}, Send(<<"ab">>, #{inbox_limit => 1}, Nothing)},
+     {{stream, closed}, Send(<<"a">>, #{}, fun wasmtime:close/1)}].
 
 memory() ->
     Memory = fun(Fun) -> fun() -> wasmtime_test:with_inst(memory, #{}, Fun) end end,

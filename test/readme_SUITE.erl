@@ -24,6 +24,12 @@ t_references_page(_) ->
     ?assertMatch([_, _ | _], Blocks),
     lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
 
+%% So do those of the page about streams.
+t_streams_example(_) ->
+    Blocks = blocks("docs/streams.md", "Example"),
+    ?assertMatch([_ | _], Blocks),
+    lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
+
 %% Every Erlang block of the page on servers and pools runs, in order, in one shell.
 t_pool_page(Config) ->
     Blocks = blocks("docs/pool.md"),

@@ -28,8 +28,8 @@ table() ->
                           multi_memory, memory64, tail_call, wide_arithmetic, custom_page_sizes,
                           threads, reference_types, function_references, gc, exceptions]],
     Outputs = [{fun wasi/1, instantiate, Key,
-                [none, inherit, capture, {file, "a"}, {file, <<"a">>}, {file, [<<"a">>, $b]}],
-                [stream, file, {file, a}, {file, ""}, {file, <<"a", 0>>}, "a"]}
+                [none, inherit, capture, stream, {file, "a"}, {file, <<"a">>}, {file, [<<"a">>, $b]}],
+                [streams, file, {file, a}, {file, ""}, {file, <<"a", 0>>}, "a"]}
                || Key <- [stdout, stderr]],
     Limits ++ Proposals ++ Outputs ++
     [{fun compile/1, compile, fuel, [true, false], [1, yes]},
@@ -57,8 +57,8 @@ table() ->
       [-1, 16#100000000, unlimited, 1.0]},
      {fun instance/1, instantiate, runner, [thread, scheduler], [threads, 1]},
      {fun instance/1, instantiate, host, [], [self()]},
-     {fun instance/1, instantiate, stream, [], [self()]},
-     {fun instance/1, instantiate, inbox_limit, [], [1]},
+     {fun instance/1, instantiate, stream, [self()], [self, undefined, make_ref(), foreign()]},
+     {fun instance/1, instantiate, inbox_limit, [0, 1, ?MAX], [-1, ?MAX + 1, infinity, unlimited, a]},
      {fun wasi/1, instantiate, args, [[], ["a", <<"b">>, [$c, <<"d">>]]],
       ["ab", <<"a">>, [a], [<<"a", 0>>], ["a" | b], [<<255>>]]},
      {fun wasi/1, instantiate, env, [inherit, [], [{"A", <<"b">>}, {"B", ""}]],
@@ -67,8 +67,8 @@ table() ->
       [["/"], [{"/", "/x"}], [{"/", "/x", rw}], [{"/", <<"x", 0>>, read}], [{"", "/x", read}],
        [{"/", "", read}], [{a, "/x", read}], {"/", "/x", read}]},
      {fun wasi/1, instantiate, stdin,
-      [none, inherit, {file, "a"}, {binary, <<0>>}, {binary, ["a", <<"b">>]}],
-      [stream, capture, {file, ""}, {file, <<"a", 0>>}, {binary, a}, {binary, [300]}, <<"a">>]},
+      [none, inherit, stream, {file, "a"}, {binary, <<0>>}, {binary, ["a", <<"b">>]}],
+      [streams, capture, {file, ""}, {file, <<"a", 0>>}, {binary, a}, {binary, [300]}, <<"a">>]},
      {fun wasi/1, instantiate, output_limit, [0, ?MAX], [-1, ?MAX + 1, unlimited, a]},
      {fun wasi/1, instantiate, clocks, [all, monotonic], [none, wall]},
      {fun call/1, call, timeout, [0, 16#FFFFFFFF, infinity], [-1, 16#100000000, 1.0, a]},
@@ -77,6 +77,10 @@ table() ->
 module() ->
     {ok, Mod} = wasmtime:compile({wat, "(module)"}),
     Mod.
+
+%% A process of another node: its external format.
+foreign() ->
+    binary_to_term(<<131, 88, 119, 3, "a@b", 1:32, 0:32, 1:32>>).
 
 %% Both sides of each boundary.
 table_test_() ->
@@ -128,11 +132,10 @@ defaults_test() ->
                                      keep_resident := 0, core_instances := 1000, tables := 1000,
                                      memories := 1000, verify := false}}},
                  compile(#{allocator => pooling})),
-    Self = self(),
     ?assertEqual({ok, #{imports => [], links => [], wasi => undefined, memory_limit => 268435456,
                         total_memory_limit => infinity, max_tables => 100,
                         max_table_elements => 10000000, max_instances => 10,
-                        host_timeout => 30000, host => undefined, stream => Self,
+                        host_timeout => 30000, host => undefined, stream => undefined,
                         inbox_limit => 16777216, runner => thread}}, instance(#{})),
     ?assertMatch({ok, #{max_instances := 100}, _},
                  wasmtime_options:instance(instantiate, #{}, component)),

@@ -18,6 +18,8 @@
     (func $fd_write (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_read"
     (func $fd_read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_fdstat_get"
+    (func $fd_fdstat_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_close"
     (func $fd_close (param i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_prestat_get"
@@ -65,6 +67,8 @@
     (call $fd_write (local.get 0) (local.get 1) (local.get 2) (local.get 3)))
   (func (export "fd_read") (param i32 i32 i32 i32) (result i32)
     (call $fd_read (local.get 0) (local.get 1) (local.get 2) (local.get 3)))
+  (func (export "fd_fdstat_get") (param i32 i32) (result i32)
+    (call $fd_fdstat_get (local.get 0) (local.get 1)))
   (func (export "fd_close") (param i32) (result i32)
     (call $fd_close (local.get 0)))
   (func (export "fd_prestat_get") (param i32 i32) (result i32)

@@ -152,6 +152,7 @@ fn template(wasm: &[u8]) -> Result<Template> {
         limits,
         host_timeout: None,
         runner: Runner::Scheduler,
+        inbox_limit: 0,
     };
     Ok(Template::new(&module, &options)?)
 }

@@ -19,6 +19,8 @@ rustler::atoms! {
     wasmtime_result,
     wasmtime_host_call,
     wasmtime_wake,
+    wasmtime_stream,
+    channel,
     // errors
     class,
     kind,
@@ -59,6 +61,8 @@ rustler::atoms! {
     max_instances,
     host_timeout,
     host,
+    stream,
+    inbox_limit,
     runner,
     thread,
     scheduler,

@@ -1,12 +1,14 @@
 //! Tells a process what became of its request: host calls to serve, and the one result.
 //! Messages carry the reference that the process made for the request.
 
+use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustler::env::SavedTerm;
+use rustler::sys::{ErlNifEnv, enif_send};
 use rustler::thread::is_scheduler_thread;
-use rustler::{Encoder, Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term};
+use rustler::{Atom, Encoder, Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term};
 use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome};
 
 use crate::resource::Instance;
@@ -167,6 +169,13 @@ impl Home {
         })
     }
 
+    /// A piece of a stream of the instance that this is the name of.
+    pub fn stream(&self, stream: Atom, bytes: impl for<'a> FnOnce(Env<'a>) -> Term<'a>) -> Message {
+        Message::build(|env| {
+            (atoms::wasmtime_stream(), self.reference(env), stream, bytes(env)).encode(env)
+        })
+    }
+
     /// Tells a process that waits to look again.
     pub fn wake(&self) -> Message {
         Message::build(|env| (atoms::wasmtime_wake(), self.reference(env)).encode(env))
@@ -187,5 +196,19 @@ impl Message {
     pub fn send(mut self, pid: LocalPid) -> bool {
         let Message(env, saved) = &mut self;
         env.send_and_clear(&pid, |env| saved.load(env)).is_ok()
+    }
+
+    /// As `send`, on the scheduler that runs the NIF call of `caller`.
+    pub fn send_from(self, caller: NonNull<ErlNifEnv>, pid: LocalPid) -> bool {
+        let Message(env, saved) = &self;
+        env.run(|inner| {
+            let (target, term) = (pid, saved.load(inner));
+            // SAFETY: the NIF call is under way on this thread, so that its environment may send; the
+            // term lives in `inner`, which is dropped after this without another look at its terms.
+            let sent = unsafe {
+                enif_send(caller.as_ptr(), target.as_c_arg(), inner.as_c_arg(), term.as_c_arg())
+            };
+            sent == 1
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! - `term`: terms to data and back, both directions of a conversion side by side.
 //! - `resource`: what an Erlang reference holds.
 //! - `client`: tells a process what became of its request.
+//! - `outbox`: messages from any thread; takes the streams of an instance.
 //! - `runner::scheduler`: polls a guest inside a NIF call of the process that asked.
 //! - `background`: one thread for what must not happen on a scheduler.
 //! - `nif`: the functions, one file per noun.
@@ -14,6 +15,7 @@ mod atoms;
 mod background;
 mod client;
 mod nif;
+mod outbox;
 mod resource;
 mod runner;
 mod term;
@@ -24,7 +26,7 @@ use rustler::{Env, Term};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Must equal `?ABI` of wasmtime_nif.erl: a library of another build is refused.
-const ABI: u32 = 6;
+const ABI: u32 = 7;
 
 fn load(env: Env<'_>, info: Term<'_>) -> bool {
     let wanted: Result<(rustler::Atom, u32), _> = info.decode();

@@ -14,6 +14,7 @@ use wasmtime_beam::template::Template;
 use crate::background;
 use crate::client::Home;
 use crate::runner::scheduler::Turn;
+use crate::term::options::Processes;
 
 /// A compiled module.
 pub struct Module {
@@ -163,12 +164,12 @@ impl Resource for Call {}
 /// Instance options of a module, checked and linked once.
 pub struct Prepared {
     template: Option<Template>,
-    pub host: Option<LocalPid>,
+    pub processes: Processes,
 }
 
 impl Prepared {
-    pub fn new(template: Template, host: Option<LocalPid>) -> Self {
-        Prepared { template: Some(template), host }
+    pub fn new(template: Template, processes: Processes) -> Self {
+        Prepared { template: Some(template), processes }
     }
 
     pub fn template(&self) -> &Template {

@@ -18,6 +18,7 @@ pub enum Object {
     Image,
     Reference,
     Term,
+    Outlet,
 }
 
 impl Object {
@@ -34,6 +35,7 @@ impl Object {
         Object::Image,
         Object::Reference,
         Object::Term,
+        Object::Outlet,
     ];
 
     /// The name in the table of live objects.
@@ -51,6 +53,7 @@ impl Object {
             Object::Image => "images",
             Object::Reference => "references",
             Object::Term => "terms",
+            Object::Outlet => "outlets",
         }
     }
 }

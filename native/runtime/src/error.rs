@@ -37,6 +37,7 @@ names! {
         Trap => "trap",
         Exit => "exit",
         Host => "host",
+        Stream => "stream",
         Preinit => "preinit",
         Internal => "internal",
     }
@@ -76,6 +77,7 @@ names! {
         InstanceLimit => "instance_limit",
         OutOfMemory => "out_of_memory",
         Exit => "exit",
+        InboxFull => "inbox_full",
         HostError => "host_error",
         HostTimeout => "host_timeout",
         HostDown => "host_down",

@@ -6,6 +6,7 @@
 //! - [`guest::Guest`]: a live instance, polled by a runner; [`guest::Step`]: what a poll ended with.
 //! - [`memory::Pool`]: slots for linear memories; a slot is restored before its next tenant comes.
 //! - [`preinit::Instrumented`]: a module made ready for its init run.
+//! - [`stream`]: what an instance is sent, and where its output goes.
 //! - [`runner::thread`]: polls guests on OS threads.
 //!
 //! Absent here: Erlang terms, processes, messages, defaults of options.
@@ -23,6 +24,7 @@ pub mod preinit;
 pub mod reactor;
 pub mod runner;
 mod stack;
+pub mod stream;
 pub mod template;
 pub mod ticker;
 pub mod trap;

@@ -8,6 +8,7 @@ use crate::error::{Class, Error, Kind, Result};
 use crate::guest::{Control, Data, HostImport, host_call};
 use crate::links::Chain;
 use crate::options::{Clocks, InstanceOptions, Limits, Runner};
+use crate::stream::{self, Ends};
 use crate::value::Signature;
 use crate::wasi::{self, Wasi};
 
@@ -50,7 +51,7 @@ pub enum Linked {
 }
 
 impl Linked {
-    /// Resolves the imports of `module`. The host's functions come before WASI's.
+    /// Resolves the imports of `module`. The host's functions come before the built-in ones and WASI's.
     ///
     /// # Errors
     /// Class `link`: `unsupported_import`, `unknown_import`, `incompatible_import`.
@@ -78,7 +79,8 @@ impl Hosts {
         let linker = linker(module, shape)?;
         let control = Control::new(module.engine().clone(), None, Runner::Thread);
         // Types are told by a store only.
-        let mut store = Store::new(module.engine(), Data::new(control, None, NO_LIMITS));
+        let mut store =
+            Store::new(module.engine(), Data::new(control, None, NO_LIMITS, Ends::none()));
         let mut ty = |import: wasmtime::ImportType<'_>| {
             let given = linker.get(&mut store, import.module(), import.name());
             given.ok().and_then(Extern::into_func).map(|func| func.ty(&store))
@@ -101,7 +103,7 @@ impl Hosts {
     }
 }
 
-/// The functions that host and WASI give to `module`.
+/// The functions that host, streams and WASI give to `module`.
 fn linker(module: &wasmtime::Module, shape: &Shape) -> Result<Linker<Data>> {
     let mut linker: Linker<Data> = Linker::new(module.engine());
     if let Some(clocks) = shape.wasi {
@@ -116,6 +118,8 @@ fn linker(module: &wasmtime::Module, shape: &Shape) -> Result<Linker<Data>> {
             let signature = Signature::of(&ty);
             let import = HostImport { module: from.into(), name: name.into(), signature, index };
             define(&mut linker, Arc::new(import), ty)?;
+        } else {
+            stream::define(&mut linker, module, (from, name))?;
         }
     }
     Ok(linker)

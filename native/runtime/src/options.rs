@@ -115,6 +115,8 @@ pub struct InstanceOptions {
     /// How long one host call may take; `None` is for ever.
     pub host_timeout: Option<Duration>,
     pub runner: Runner,
+    /// Bytes that the inbox holds.
+    pub inbox_limit: u64,
 }
 
 /// Who polls a guest.
@@ -158,6 +160,8 @@ pub struct Dir {
 pub enum Stdin {
     None,
     Inherit,
+    /// The instance's inbox.
+    Stream,
     File(PathBuf),
     Binary(Vec<u8>),
 }
@@ -169,6 +173,8 @@ pub enum Output {
     Inherit,
     /// Kept for `read_output`, up to `output_limit`.
     Capture,
+    /// The instance's outlet, piece by piece.
+    Stream,
     File(PathBuf),
 }
 

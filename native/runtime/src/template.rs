@@ -9,6 +9,7 @@ use crate::linker::{Linked, Shape};
 use crate::links::{Chain, Link};
 use crate::module::Module;
 use crate::options::{InstanceOptions, Limits, Runner, WasiOptions};
+use crate::stream::{self, Ends};
 use crate::wasi::{Wasi, WasiTemplate};
 
 /// A module with options that were checked and resolved.
@@ -19,6 +20,9 @@ pub struct Template {
     pub(crate) limits: Limits,
     pub(crate) host_timeout: Option<Duration>,
     pub(crate) runner: Runner,
+    pub(crate) inbox_limit: u64,
+    /// A guest of it can send messages.
+    sends: bool,
 }
 
 impl Template {
@@ -47,6 +51,11 @@ impl Template {
 
     fn of(module: &Module, options: &InstanceOptions, linked: Arc<Linked>) -> Result<Self> {
         let wasi = |options: &WasiOptions| module.wasi(options);
+        let sends = |module: &wasmtime::Module| stream::sends(module, &options.imports);
+        let sends = match &*linked {
+            Linked::Alone(_) => sends(module.wasmtime()),
+            Linked::Chain(chain) => chain.parts().iter().any(|part| sends(part.module())),
+        };
         Ok(Template {
             module: module.clone(),
             linked,
@@ -54,6 +63,8 @@ impl Template {
             limits: options.limits.clone(),
             host_timeout: options.host_timeout,
             runner: options.runner,
+            inbox_limit: options.inbox_limit,
+            sends,
         })
     }
 
@@ -65,12 +76,17 @@ impl Template {
         }
     }
 
+    /// True when instances can stream something out: they want an outlet.
+    pub fn is_streaming(&self) -> bool {
+        self.sends || self.wasi.as_ref().is_some_and(|wasi| wasi.is_streamed())
+    }
+
     pub fn module(&self) -> &Module {
         &self.module
     }
 
     /// The WASI state of one instance.
-    pub(crate) fn instantiate_wasi(&self) -> Result<Option<Wasi>> {
-        self.wasi.as_ref().map(|wasi| wasi.instantiate()).transpose()
+    pub(crate) fn instantiate_wasi(&self, ends: &Ends) -> Result<Option<Wasi>> {
+        self.wasi.as_ref().map(|wasi| wasi.instantiate(ends)).transpose()
     }
 }

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 use wasmtime_beam::options::{Clocks, Dir, Env, Output, Stdin, WasiOptions};
+use wasmtime_beam::stream::Ends;
 use wasmtime_beam::wasi::{Wasi, WasiTemplate};
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
@@ -53,10 +54,10 @@ fn a_template_beats_opening_directories() {
     let template = WasiTemplate::new(&options).unwrap();
     median("empty builder", || drop(WasiCtxBuilder::new().build_p1()));
     let bare = WasiTemplate::new(&WasiOptions { dirs: vec![], ..request() }).unwrap();
-    median("template without dirs", || drop(bare.instantiate().unwrap()));
+    median("template without dirs", || drop(bare.instantiate(&Ends::none()).unwrap()));
     median("one metadata", || assert!(std::fs::metadata("/usr/lib").unwrap().is_dir()));
     let stock = median("wasmtime-wasi, directories opened", || stock(&options));
     let new = median("Wasi::new", || drop(Wasi::new(&options).unwrap()));
-    let made = median("template", || drop(template.instantiate().unwrap()));
+    let made = median("template", || drop(template.instantiate(&Ends::none()).unwrap()));
     assert!(made < stock && made < new, "{made:?}, {stock:?}, {new:?}");
 }

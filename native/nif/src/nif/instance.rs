@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use rustler::{Atom, Encoder, Env, LocalPid, NifResult, ResourceArc, Term};
-use wasmtime_beam::Result;
+use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
 use wasmtime_beam::guest::{Destroyed, Guest, Request};
 use wasmtime_beam::links::Link;
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
+use wasmtime_beam::stream::Outlet;
 use wasmtime_beam::template::Template;
 
 use super::call;
@@ -15,7 +15,9 @@ use super::module::binary;
 use super::{answer, guarded, inside, timed};
 use crate::atoms;
 use crate::client::{Reply, Requester};
+use crate::outbox::Outbox;
 use crate::resource::{Instance, Module, Prepared};
+use crate::term::options::Processes;
 use crate::term::{error, options};
 
 /// Bytes that a destroy may restore on a normal scheduler: about a tenth of a millisecond.
@@ -52,9 +54,11 @@ fn new<'a>(
     links: &[Link],
     id: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, host) = options::instance(opts)?;
-    let guest = || Guest::of(&Template::linked(module.get(), &options, links)?);
-    Ok(timed(env, || make(env, guest(), host, id)))
+    let (options, processes) = options::instance(opts)?;
+    Ok(timed(env, || match Template::linked(module.get(), &options, links) {
+        Ok(template) => make(env, &template, processes, id),
+        Err(failure) => error::encode(env, &failure),
+    }))
 }
 
 /// Checks and links options once. A host that they name serves every instance.
@@ -64,11 +68,11 @@ fn instance_prepare<'a>(
     module: ResourceArc<Module>,
     opts: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, host) = options::instance(opts)?;
+    let (options, processes) = options::instance(opts)?;
     let links = options::links(opts)?;
     Ok(guarded(env, || {
         let template = Template::linked(module.get(), &options, &links);
-        answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, host))))
+        answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, processes))))
     }))
 }
 
@@ -90,20 +94,14 @@ fn instance_from_dirty<'a>(
 }
 
 fn from<'a>(env: Env<'a>, prepared: &Prepared, id: Term<'a>) -> Term<'a> {
-    timed(env, || {
-        let guest = Guest::of(prepared.template());
-        make(env, guest, prepared.host, id)
-    })
+    timed(env, || make(env, prepared.template(), prepared.processes, id))
 }
 
-fn make<'a>(
-    env: Env<'a>,
-    guest: Result<Arc<Guest>>,
-    host: Option<LocalPid>,
-    id: Term<'a>,
-) -> Term<'a> {
-    match guest {
-        Ok(guest) => finish(env, Instance::new(guest, host, id)),
+fn make<'a>(env: Env<'a>, template: &Template, processes: Processes, id: Term<'a>) -> Term<'a> {
+    let receiver = processes.stream.unwrap_or_else(|| env.pid());
+    let outlet = || Arc::new(Outbox::new(receiver, id)) as Arc<dyn Outlet>;
+    match Guest::with_outlet(template, template.is_streaming().then(outlet)) {
+        Ok(guest) => finish(env, Instance::new(guest, processes.host, id)),
         Err(failure) => error::encode(env, &failure),
     }
 }
@@ -135,6 +133,10 @@ fn instance_interrupt(instance: ResourceArc<Instance>) -> Atom {
 /// `wait` when the guest runs: `instance_mourn` is next; `dirty` when it takes long.
 #[rustler::nif]
 fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
+    // So many bytes take longer to free.
+    if instance.guest().inbox().held() > INLINE_RESTORE as u64 {
+        return atoms::dirty().encode(env);
+    }
     timed(env, || {
         let step = match instance.guest().try_destroy() {
             Some(Destroyed::Restore(pending)) => match pending.finish_within(INLINE_RESTORE) {

@@ -10,6 +10,7 @@ mod object;
 mod preinit;
 mod reference;
 mod runtime;
+mod stream;
 mod table;
 
 use rustler::{Encoder, Env, Term};

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustler::schedule::consume_timeslice;
-use rustler::thread::is_scheduler_thread;
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
 use wasmtime_beam::error::Error;
 use wasmtime_beam::guest::{
@@ -20,7 +19,7 @@ use wasmtime_beam::ticker::{self, Slice};
 use crate::client::{Home, Reply, number};
 use crate::resource::{Call, Instance};
 use crate::term::{error, value};
-use crate::{atoms, background};
+use crate::{atoms, background, outbox};
 
 /// A call and the process that polls it.
 pub struct Turn {
@@ -152,7 +151,7 @@ impl Turn {
             if !self.drives() {
                 break Polled::Goes(rest(env));
             }
-            if !self.step() {
+            if !self.step(env) {
                 break Polled::Goes(rest(env));
             }
         };
@@ -183,10 +182,11 @@ impl Turn {
     }
 
     /// One poll. False when nothing more happens before a wake.
-    fn step(&self) -> bool {
+    fn step(&self, env: Env<'_>) -> bool {
         let (guest, waker) = (self.instance.guest(), Waker::from(self.client.clone()));
         let _slice = Slice::begin();
-        match guest.poll(&mut Context::from_waker(&waker)) {
+        // What the guest streams out is sent meanwhile.
+        match outbox::inside(env, || guest.poll(&mut Context::from_waker(&waker))) {
             Step::Done(job, outcome) => job.finish(outcome),
             Step::Host(client, call) => {
                 let id = call.id;
@@ -287,14 +287,7 @@ impl Caller {
             return;
         }
         let Some(message) = self.home.lock().as_ref().map(Home::wake) else { return };
-        let pid = self.pid;
-        if is_scheduler_thread() {
-            background::run(move || {
-                let _ = message.send(pid);
-            });
-        } else {
-            message.send(pid);
-        }
+        outbox::deliver(message, self.pid);
     }
 }
 

@@ -115,9 +115,17 @@ pub fn check(term: Atom) -> NifResult<Check> {
     }
 }
 
-/// Instantiate options, and the process that serves host calls, when it is not the caller.
-pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Option<LocalPid>)> {
-    let host: Term<'_> = get(map, atoms::host())?;
+/// The processes that instantiate options name; without one, the calling process is meant.
+#[derive(Clone, Copy)]
+pub struct Processes {
+    /// Serves host calls.
+    pub host: Option<LocalPid>,
+    /// Gets what is streamed out.
+    pub stream: Option<LocalPid>,
+}
+
+/// Instantiate options.
+pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Processes)> {
     let wasi: Term<'_> = get(map, atoms::wasi())?;
     let options = InstanceOptions {
         imports: get(map, atoms::imports())?,
@@ -131,9 +139,16 @@ pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Option<LocalPid>)>
         },
         host_timeout: limit(map, atoms::host_timeout())?.map(Duration::from_millis),
         runner: runner(get(map, atoms::runner())?)?,
+        inbox_limit: get(map, atoms::inbox_limit())?,
     };
-    let host = if is(host, atoms::undefined()) { None } else { Some(host.decode()?) };
-    Ok((options, host))
+    let processes =
+        Processes { host: process(map, atoms::host())?, stream: process(map, atoms::stream())? };
+    Ok((options, processes))
+}
+
+fn process(map: Term<'_>, key: Atom) -> NifResult<Option<LocalPid>> {
+    let term: Term<'_> = get(map, key)?;
+    if is(term, atoms::undefined()) { Ok(None) } else { term.decode().map(Some) }
 }
 
 /// The modules that are made before the instance's own, by the names that they serve.
@@ -208,6 +223,9 @@ fn stdin(term: Term<'_>) -> NifResult<Stdin> {
     if is(term, atoms::inherit()) {
         return Ok(Stdin::Inherit);
     }
+    if is(term, atoms::stream()) {
+        return Ok(Stdin::Stream);
+    }
     let (tag, bytes): (Atom, Binary<'_>) = term.decode()?;
     match tag {
         t if t == atoms::file() => Ok(Stdin::File(path(bytes))),
@@ -222,6 +240,7 @@ fn output(term: Term<'_>) -> NifResult<Output> {
             w if w == atoms::none() => Ok(Output::None),
             w if w == atoms::inherit() => Ok(Output::Inherit),
             w if w == atoms::capture() => Ok(Output::Capture),
+            w if w == atoms::stream() => Ok(Output::Stream),
             _ => Err(Error::BadArg),
         };
     }

@@ -366,7 +366,7 @@ impl Control {
     }
 }
 
-pub(super) fn destroyed() -> Error {
+pub(crate) fn destroyed() -> Error {
     Error::new(Class::Call, Kind::Destroyed, "the instance is destroyed")
 }
 

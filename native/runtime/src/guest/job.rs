@@ -1,5 +1,6 @@
 //! What is asked of a guest, by whom, and how it ends.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,4 +139,26 @@ impl Reason {
             Reason::Destroyed => destroyed(),
         }
     }
+}
+
+/// Asks for an instantiation whose outcome is read from its poll.
+pub(super) struct Nobody;
+
+impl Client for Nobody {
+    fn host_call(&self, _: HostCall) -> bool {
+        false
+    }
+
+    fn asker(&self) -> u64 {
+        0
+    }
+
+    fn finish(&self, _: JobId, _: Outcome) {}
+}
+
+/// A panic's message as an error.
+pub fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::new(Class::Internal, Kind::Panic, text.unwrap_or("a panic without a message"))
 }

@@ -21,9 +21,10 @@ mod type_name;
 mod view;
 
 pub use control::Control;
+pub(crate) use control::destroyed;
 pub use host_call::{HostCall, HostImport};
-pub use job::{Client, Job, JobId, Outcome, Reason, Request};
-pub use poll::{Destroyed, Guest, Step, panicked};
+pub use job::{Client, Job, JobId, Outcome, Reason, Request, panicked};
+pub use poll::{Destroyed, Guest, Step};
 pub use refs::{Datum, Ref, RefKind};
 pub use state::Submitted;
 pub use store::Data;

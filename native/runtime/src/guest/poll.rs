@@ -1,6 +1,5 @@
 //! The guest itself: who holds the store, and how a run is moved on.
 
-use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -15,16 +14,17 @@ use super::chain::places;
 use super::control::{Control, destroyed};
 use super::execute::{execute, stoppable};
 use super::host_call::{HostCall, visit};
-use super::job::{Client, Job, JobId, Outcome, Reason, Request};
+use super::job::{Client, Job, JobId, Nobody, Outcome, Reason, Request, panicked};
 use super::state::{Next, Submitted};
-use super::store::StoreCell;
+use super::store::{Data, StoreCell};
 use super::view::View;
 use crate::counts::{Live, Object};
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::linker::Linked;
 use crate::memory::{Lease, Pending, Permit, deferring};
 use crate::module::Module;
 use crate::options::{InstanceOptions, Runner};
+use crate::stream::{Ends, Inbox, Outlet};
 use crate::template::Template;
 use crate::ticker;
 use crate::wasi::Captured;
@@ -38,6 +38,7 @@ pub struct Guest {
     pub(super) linked: Arc<Linked>,
     pub(super) module: Module,
     output: Option<Captured>,
+    inbox: Arc<Inbox>,
     body: Mutex<Body>,
     /// The instance's place in its pool.
     permit: Mutex<Option<Permit>>,
@@ -95,19 +96,31 @@ impl Guest {
     /// # Errors
     /// `pool`, and files of WASI's options that are gone.
     pub fn of(template: &Template) -> Result<Arc<Self>> {
+        Guest::with_outlet(template, None)
+    }
+
+    /// As [`Guest::of`], with what takes its streams (see [`Template::is_streaming`]).
+    ///
+    /// # Errors
+    /// As [`Guest::of`].
+    pub fn with_outlet(template: &Template, outlet: Option<Arc<dyn Outlet>>) -> Result<Arc<Self>> {
         let Template { module, linked, limits, host_timeout, runner, .. } = template;
         let (lease, shares, permit) = places(module, linked, limits)?;
-        let wasi = template.instantiate_wasi()?;
+        let ends = Ends::new(template.inbox_limit, outlet);
+        let wasi = template.instantiate_wasi(&ends)?;
         let output = wasi.as_ref().map(|wasi| wasi.captured().clone());
         let engine = module.engine().wasmtime().clone();
         let control = Control::new(engine, *host_timeout, *runner);
-        let mut cell = StoreCell::new(module, control.clone(), wasi, limits.clone());
+        let inbox = ends.inbox.clone();
+        let mut cell =
+            StoreCell::new(module, Data::new(control.clone(), wasi, limits.clone(), ends));
         (cell.lease, cell.shares) = (lease, shares);
         Ok(Arc::new(Guest {
             control,
             linked: linked.clone(),
             module: module.clone(),
             output,
+            inbox,
             body: Mutex::new(Body::Idle(Box::new(cell))),
             permit: Mutex::new(permit),
             _live: Live::new(Object::Guest),
@@ -130,6 +143,11 @@ impl Guest {
     /// The captured output of the guest, if it has WASI.
     pub fn output(&self) -> Option<&Captured> {
         self.output.as_ref()
+    }
+
+    /// What the guest is sent.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
     }
 
     /// True when the store is gone.
@@ -301,16 +319,24 @@ impl Guest {
 
     /// Ends the guest in any state. When the answer is `Later`, [`Control::mourn`] tells its end.
     pub fn destroy(&self) -> Destroyed {
-        if self.control.doom() { self.bury(self.body.lock()) } else { Destroyed::Later }
+        if self.doom() { self.bury(self.body.lock()) } else { Destroyed::Later }
     }
 
     /// As [`Guest::destroy`], but `None` when somebody is inside just then: to be asked again where
     /// waiting is fine.
     pub fn try_destroy(&self) -> Option<Destroyed> {
-        if !self.control.doom() {
+        if !self.doom() {
             return Some(Destroyed::Later);
         }
         self.body.try_lock().map(|body| self.bury(body))
+    }
+
+    /// True when the store is the caller's to take.
+    fn doom(&self) -> bool {
+        let ours = self.control.doom();
+        // After that: the guest must not take this for the end of its input.
+        self.inbox.destroy();
+        ours
     }
 
     fn bury(&self, mut body: MutexGuard<'_, Body>) -> Destroyed {
@@ -320,21 +346,6 @@ impl Guest {
         self.permit.lock().take();
         if pending.is_empty() { Destroyed::Done } else { Destroyed::Restore(pending) }
     }
-}
-
-/// Asks for an instantiation whose outcome is read from its poll.
-struct Nobody;
-
-impl Client for Nobody {
-    fn host_call(&self, _: HostCall) -> bool {
-        false
-    }
-
-    fn asker(&self) -> u64 {
-        0
-    }
-
-    fn finish(&self, _: JobId, _: Outcome) {}
 }
 
 /// One job from its start to its end. The store comes back whatever happens to the request.
@@ -384,11 +395,4 @@ fn bury(run: Run) -> Job {
     let Run { job, future, .. } = run;
     let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
     job
-}
-
-/// A panic's message as an error.
-pub fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::new(Class::Internal, Kind::Panic, text.unwrap_or("a panic without a message"))
 }

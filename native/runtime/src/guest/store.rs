@@ -11,6 +11,7 @@ use crate::error::{Class, Error, Kind};
 use crate::memory::{Lease, Share};
 use crate::module::Module;
 use crate::options::Limits;
+use crate::stream::Ends;
 use crate::wasi::Wasi;
 
 /// The data of a guest's store.
@@ -18,12 +19,18 @@ pub struct Data {
     pub(crate) control: Arc<Control>,
     pub(crate) wasi: Option<Wasi>,
     pub(crate) limiter: Limiter,
+    pub(crate) ends: Ends,
     pub(super) instance: Option<Instance>,
 }
 
 impl Data {
-    pub(crate) fn new(control: Arc<Control>, wasi: Option<Wasi>, limits: Limits) -> Self {
-        Data { control, wasi, limiter: Limiter::new(limits), instance: None }
+    pub(crate) fn new(
+        control: Arc<Control>,
+        wasi: Option<Wasi>,
+        limits: Limits,
+        ends: Ends,
+    ) -> Self {
+        Data { control, wasi, limiter: Limiter::new(limits), ends, instance: None }
     }
 }
 
@@ -39,9 +46,9 @@ pub struct StoreCell {
 }
 
 impl StoreCell {
-    pub fn new(module: &Module, control: Arc<Control>, wasi: Option<Wasi>, limits: Limits) -> Self {
+    pub fn new(module: &Module, data: Data) -> Self {
         let engine = module.engine().wasmtime();
-        let mut store = Store::new(engine, Data::new(control, wasi, limits));
+        let mut store = Store::new(engine, data);
         store.limiter(|data| &mut data.limiter);
         // Every bump of the epoch is a look at the flags; the runner polls again at once.
         store.set_epoch_deadline(1);

@@ -19,5 +19,6 @@ mod template;
 pub use inherited::Inherited;
 pub use linker::{add_to_linker, add_unstable_to_linker, exit_status};
 pub use stdio::Input;
+pub(crate) use streams::yield_once;
 pub use streams::{Capture, Captured, CapturedOutput, Target};
 pub use template::{MAX_OPEN_FILES, Streams, Wasi, WasiTemplate};

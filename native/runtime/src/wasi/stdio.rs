@@ -2,6 +2,7 @@
 //! The polling thread never waits in the OS for any of them.
 
 use crate::error::{Class, Error, Result};
+use crate::stream::StdinOf;
 use bytes::Bytes;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -26,16 +27,15 @@ pub enum Input {
     File(InputFile),
     /// The stdin of this OS process.
     Inherit,
-    /// Any other source, such as an inbox that other threads fill.
-    Custom(Arc<dyn StdinStream + Sync>),
+    /// The instance's inbox, which other threads fill.
+    Stream(Arc<StdinOf>),
 }
 
 impl IsTerminal for Input {
     fn is_terminal(&self) -> bool {
         match self {
             Input::Inherit => io::IsTerminal::is_terminal(&io::stdin()),
-            Input::Custom(custom) => custom.is_terminal(),
-            Input::Empty | Input::Bytes(_) | Input::File(_) => false,
+            Input::Empty | Input::Bytes(_) | Input::File(_) | Input::Stream(_) => false,
         }
     }
 }
@@ -47,7 +47,7 @@ impl StdinStream for Input {
             Input::Bytes(bytes) => bytes.p2_stream(),
             Input::File(file) => file.p2_stream(),
             Input::Inherit => Box::new(InheritedInput(io::stdin().p2_stream())),
-            Input::Custom(custom) => custom.p2_stream(),
+            Input::Stream(inbox) => inbox.p2_stream(),
         }
     }
 
@@ -57,7 +57,7 @@ impl StdinStream for Input {
             Input::Bytes(bytes) => bytes.async_stream(),
             Input::File(file) => file.async_stream(),
             Input::Inherit => io::stdin().async_stream(),
-            Input::Custom(custom) => custom.async_stream(),
+            Input::Stream(inbox) => inbox.async_stream(),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Output that needs no waiting: discarded, captured, or written to a file.
+//! Output that needs no waiting: discarded, captured, streamed, or written to a file.
 //! A large write yields now and then, so that its call can still be sliced and cancelled.
 
 use super::inherited::Inherited;
+use crate::stream::{Outlet, Stream};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fs::File;
@@ -90,8 +91,8 @@ pub enum Target {
     File(Arc<File>),
     /// The stdout or stderr of this OS process.
     Inherit(Inherited),
-    /// Any other target, such as messages to a process.
-    Custom(Arc<dyn StdoutStream + Sync>),
+    /// Handed over piece by piece.
+    Stream(Arc<dyn Outlet>, Stream),
 }
 
 impl Target {
@@ -107,7 +108,8 @@ impl IsTerminal for Target {
     fn is_terminal(&self) -> bool {
         match self {
             Target::Inherit(inherited) => inherited.is_terminal(),
-            Target::Custom(custom) => custom.is_terminal(),
+            // A guest's C library then writes line by line.
+            Target::Stream(..) => true,
             Target::Discard | Target::Capture(_) | Target::File(_) => false,
         }
     }
@@ -120,7 +122,9 @@ impl StdoutStream for Target {
             Target::Capture(capture) => Box::new(SinkStream::new(Sink::Capture(capture.clone()))),
             Target::File(file) => Box::new(SinkStream::new(Sink::File(file.clone()))),
             Target::Inherit(inherited) => inherited.p2_stream(),
-            Target::Custom(custom) => custom.p2_stream(),
+            Target::Stream(outlet, stream) => {
+                Box::new(SinkStream::new(Sink::Stream(outlet.clone(), *stream)))
+            }
         }
     }
 
@@ -130,7 +134,9 @@ impl StdoutStream for Target {
             Target::Capture(capture) => Box::new(SinkStream::new(Sink::Capture(capture.clone()))),
             Target::File(file) => Box::new(SinkStream::new(Sink::File(file.clone()))),
             Target::Inherit(inherited) => inherited.async_stream(),
-            Target::Custom(custom) => custom.async_stream(),
+            Target::Stream(outlet, stream) => {
+                Box::new(SinkStream::new(Sink::Stream(outlet.clone(), *stream)))
+            }
         }
     }
 }
@@ -140,6 +146,7 @@ enum Sink {
     Discard,
     Capture(Arc<Capture>),
     File(Arc<File>),
+    Stream(Arc<dyn Outlet>, Stream),
 }
 
 impl Sink {
@@ -151,6 +158,10 @@ impl Sink {
                 Ok(())
             }
             Sink::File(file) => (&**file).write_all(bytes),
+            Sink::Stream(outlet, stream) => {
+                outlet.put(*stream, bytes);
+                Ok(())
+            }
         }
     }
 }
@@ -210,7 +221,7 @@ impl AsyncWrite for SinkStream {
 }
 
 /// Gives the runner one chance to stop or to slice the guest.
-pub(super) async fn yield_once() {
+pub(crate) async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut yielded, true) {

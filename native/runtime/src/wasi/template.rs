@@ -8,6 +8,7 @@ use super::stdio::{Input, has_nul, open_input, open_output, refuse_nul};
 use super::streams::{Capture, Captured, Target};
 use crate::error::{Class, Error, Result};
 use crate::options::{Env, Output, Stdin, WasiOptions};
+use crate::stream::{Ends, StdinOf, Stream};
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl Wasi {
     /// # Errors
     /// As [`WasiTemplate::new`] and [`WasiTemplate::instantiate`].
     pub fn new(options: &WasiOptions) -> Result<Self> {
-        WasiTemplate::new(options)?.instantiate()
+        WasiTemplate::new(options)?.instantiate(&Ends::none())
     }
 
     /// What the guest writes to captured streams; a clone of it outlives the context.
@@ -95,8 +96,8 @@ impl WasiTemplate {
     /// # Errors
     /// `class => instantiate, kind => badarg`, with the key of the stream or directory that cannot be
     /// opened.
-    pub fn instantiate(&self) -> Result<Wasi> {
-        self.instantiate_with(self.streams()?)
+    pub fn instantiate(&self, ends: &Ends) -> Result<Wasi> {
+        self.instantiate_with(self.streams(ends)?)
     }
 
     /// As [`instantiate`](Self::instantiate), with these streams.
@@ -129,28 +130,39 @@ impl WasiTemplate {
     ///
     /// # Errors
     /// `class => instantiate, kind => badarg`, with the key of the stream that cannot be opened.
-    pub fn streams(&self) -> Result<Streams> {
-        let stdin = self.input()?;
-        let stdout = self.target("stdout", &self.stdout)?;
+    pub fn streams(&self, ends: &Ends) -> Result<Streams> {
+        let stdin = self.input(ends)?;
+        let stdout = self.target("stdout", &self.stdout, ends)?;
         let stderr = match &stdout {
             Target::File(_) if self.stdout == self.stderr => stdout.clone(),
-            _ => self.target("stderr", &self.stderr)?,
+            _ => self.target("stderr", &self.stderr, ends)?,
         };
         Ok(Streams { stdin, stdout, stderr })
     }
 
-    fn input(&self) -> Result<Input> {
+    /// True when output goes to the instance's outlet.
+    pub fn is_streamed(&self) -> bool {
+        [&self.stdout, &self.stderr].into_iter().any(|output| *output == Output::Stream)
+    }
+
+    fn input(&self, ends: &Ends) -> Result<Input> {
         Ok(match &self.stdin {
             Source::Bytes(bytes) => Input::Bytes(MemoryInputPipe::new(bytes.clone())),
             Source::Other(Stdin::File(path)) => Input::File(open_input(path)?),
             Source::Other(Stdin::Inherit) => Input::Inherit,
+            Source::Other(Stdin::Stream) => Input::Stream(Arc::new(StdinOf(ends.inbox.clone()))),
             Source::Other(Stdin::None | Stdin::Binary(_)) => Input::Empty,
         })
     }
 
-    fn target(&self, key: &'static str, output: &Output) -> Result<Target> {
+    fn target(&self, key: &'static str, output: &Output, ends: &Ends) -> Result<Target> {
+        let stream = if key == "stdout" { Stream::Stdout } else { Stream::Stderr };
         Ok(match output {
             Output::None => Target::Discard,
+            Output::Stream => match &ends.outlet {
+                Some(outlet) => Target::Stream(outlet.clone(), stream),
+                None => Target::Discard,
+            },
             Output::Inherit if key == "stdout" => Target::Inherit(Inherited::Stdout),
             Output::Inherit => Target::Inherit(Inherited::Stderr),
             Output::Capture => Target::Capture(Arc::new(Capture::new(self.output_limit))),

@@ -5,5 +5,6 @@ mod host;
 mod limits;
 mod poll;
 mod stop;
+mod streams;
 mod support;
 mod threads;

@@ -70,6 +70,7 @@ pub fn options(module: &Module) -> InstanceOptions {
         limits: NO_LIMITS,
         host_timeout: None,
         runner: Runner::Thread,
+        inbox_limit: 1 << 20,
     }
 }
 

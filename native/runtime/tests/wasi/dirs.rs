@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use wasmtime::Val;
 use wasmtime_beam::options::{Dir, WasiOptions};
+use wasmtime_beam::stream::Ends;
 use wasmtime_beam::wasi::{MAX_OPEN_FILES, WasiTemplate};
 use wasmtime_beam::{Class, Kind};
 
@@ -286,7 +287,7 @@ fn a_replaced_directory_is_opened_anew() {
     fs::write(path.join("old"), "").unwrap();
     assert_eq!(list(&mut Guest::from_template(&template), 3).len(), 3);
     fs::remove_dir_all(&path).unwrap();
-    let error = template.instantiate().err().unwrap();
+    let error = template.instantiate(&Ends::none()).err().unwrap();
     assert_eq!(error.key, Some("dirs"), "{error}");
     fs::create_dir(&path).unwrap();
     fs::write(path.join("new"), "").unwrap();

@@ -11,6 +11,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Instance, Linker, Memory, Module, Store, Val};
 use wasmtime_beam::options::{Clocks, Dir, Env, Output, Stdin, WasiOptions};
+use wasmtime_beam::stream::Ends;
 use wasmtime_beam::wasi::{Wasi, WasiTemplate, add_to_linker, add_unstable_to_linker};
 
 pub const SUCCESS: i32 = 0;
@@ -112,7 +113,7 @@ impl Guest {
     }
 
     pub fn from_template(template: &WasiTemplate) -> Self {
-        Guest::with(template.instantiate().unwrap(), Clocks::All)
+        Guest::with(template.instantiate(&Ends::none()).unwrap(), Clocks::All)
     }
 
     pub fn unstable(options: &WasiOptions) -> Self {
