@@ -11,7 +11,7 @@
 -include("wasmtime_instance.hrl").
 
 -export([compile/1, compile/2, wat2wasm/1, validate/1, validate/2]).
--export([serialize/1, deserialize/1, deserialize/2, deserialize_file/1, deserialize_file/2]).
+-export([serialize/1, serialize/2, deserialize/1, deserialize/2, deserialize_file/1, deserialize_file/2]).
 -export([imports/1, exports/1, module_options/1, module_kind/1, pool_info/1]).
 -export([features/0, version/0, preinit/3]).
 -export([prepare/2, instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
@@ -26,7 +26,7 @@
 -export_type([wasm_module/0, template/0, instance/0, ref/0, ref_info/0, object_type/0, value/0,
               source/0,
               error/0, class/0, kind/0, frame/0]).
--export_type([compile_options/0, load_options/0, load_file_options/0, instance_options/0,
+-export_type([compile_options/0, serialize_options/0, load_options/0, load_file_options/0, instance_options/0,
               call_options/0, preinit_options/0, wasi_options/0, host_fun/0, init/0, pool_info/0,
               external_kind/0]).
 
@@ -60,8 +60,9 @@
 -type kind() :: wasmtime_error:kind().
 -type frame() :: wasmtime_error:frame().
 -type compile_options() :: wasmtime_options:compile().
--type load_options() :: wasmtime_options:compile().
--type load_file_options() :: wasmtime_options:load_file().
+-type serialize_options() :: wasmtime_artifact:serialize().
+-type load_options() :: wasmtime_artifact:load().
+-type load_file_options() :: wasmtime_artifact:load_file().
 -type instance_options() :: wasmtime_options:instance().
 -type call_options() :: wasmtime_options:call().
 -type preinit_options() :: wasmtime_options:preinit().
@@ -108,10 +109,17 @@ validate(Source) -> validate(Source, #{}).
 validate(Source, Opts) ->
     with_source(Source, fun wasmtime_options:compile/1, Opts, fun wasmtime_nif:module_validate/2).
 
-%% @doc The compiled module as an artifact that {@link deserialize/2} loads without compiling. It
-%% suits this version of Wasmtime, this kind of CPU, and the same `fuel' and `proposals' only.
+%% @equiv serialize(Mod, #{})
 -spec serialize(wasm_module()) -> {ok, binary()} | {error, error()}.
-serialize(Mod) -> wasmtime_nif:module_serialize(Mod).
+serialize(Mod) -> serialize(Mod, #{}).
+
+%% @doc The compiled module as an artifact that {@link deserialize/2} loads without compiling. It
+%% suits this version of Wasmtime, this kind of CPU, and the same `fuel' and `proposals' only. With
+%% `key' (a binary, best of 32 random bytes) it is sealed: its last 32 bytes are the HMAC-SHA256 of
+%% all before them, and who loads it with the same key knows that somebody with the key made it.
+%% Errors: class `compile', kind `badarg'.
+-spec serialize(wasm_module(), serialize_options()) -> {ok, binary()} | {error, error()}.
+serialize(Mod, Opts) -> wasmtime_artifact:serialize(Mod, Opts).
 
 %% @doc As {@link deserialize/2} with the default options, and if the artifact counts fuel, with
 %% `#{fuel => true}'.
@@ -121,15 +129,13 @@ deserialize(Bin) ->
 
 %% @doc Loads an artifact after a check of every byte. Options are those of {@link compile/2}; the
 %% allocator is not part of an artifact, so any may load it. Never load an artifact that was made by
-%% somebody you do not trust: a checksum finds damage, not intent. Errors are of class `compile':
-%% `corrupted' (truncated, damaged or no artifact), `incompatible' (another version, CPU, or other
-%% options), `badarg'.
+%% somebody you do not trust: a checksum finds damage, not intent. Further option: `key', and then
+%% only what {@link serialize/2} sealed with this key is looked at; everything else is `untrusted'.
+%% Without it a seal is not checked. Errors are of class `compile': `untrusted', `corrupted'
+%% (truncated, damaged or no artifact), `incompatible' (another version, CPU, or other options),
+%% `badarg'.
 -spec deserialize(binary(), load_options()) -> {ok, wasm_module()} | {error, error()}.
-deserialize(Bin, Opts) when is_binary(Bin) ->
-    case wasmtime_options:load(Opts) of
-        {ok, Complete} -> wasmtime_nif:module_deserialize(Bin, Complete);
-        Error -> Error
-    end;
+deserialize(Bin, Opts) when is_binary(Bin) -> wasmtime_artifact:deserialize(Bin, Opts);
 deserialize(_, _) ->
     error(badarg).
 
@@ -140,19 +146,17 @@ deserialize_file(Path) ->
     default_or_fuel(fun(Opts) -> deserialize_file(Path, Opts) end).
 
 %% @doc Loads an artifact by mapping its file, which must stay as it is while the module lives:
-%% replace it by renaming a new file over it. Further option: `check => metadata' (the default:
+%% replace it by renaming a new file over it. Further options: `check => metadata' (the default:
 %% footer, lengths and image table; the file is trusted as a shared library is) or `full' (the
-%% checksum of every byte too). Errors as {@link deserialize/2}, and `file' when it cannot be read.
+%% checksum of every byte too), and `key' as for {@link deserialize/2}: then everything is checked,
+%% and a copy in memory is mapped, which no change of the file reaches (see docs/artifacts.md).
+%% Errors as {@link deserialize/2}, and `file' when it cannot be read.
 -spec deserialize_file(file:name_all(), load_file_options()) ->
           {ok, wasm_module()} | {error, error()}.
 deserialize_file(Path, Opts) when is_binary(Path); is_list(Path) ->
-    case {wasmtime_text:path(Path), wasmtime_options:load_file(Opts)} of
-        {{ok, Bin}, {ok, Complete, Check}} ->
-            wasmtime_nif:module_deserialize_file(Bin, Complete, Check);
-        {error, _} ->
-            badarg(compile, "the path must be iodata without NUL, and not empty");
-        {_, Error} ->
-            Error
+    case wasmtime_text:path(Path) of
+        {ok, Bin} -> wasmtime_artifact:deserialize_file(Bin, Opts);
+        error -> badarg(compile, "the path must be iodata without NUL, and not empty")
     end;
 deserialize_file(_, _) ->
     error(badarg).

@@ -4,8 +4,8 @@
 -module(wasmtime_nif).
 
 -export([features/0, version/0, live/0, classes_and_kinds/0]).
--export([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/1,
-         module_deserialize/2, module_deserialize_file/3, module_imports/1, module_exports/1,
+-export([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/2,
+         module_deserialize/3, module_deserialize_file/4, module_imports/1, module_exports/1,
          module_options/1, module_kind/1, pool_info/1]).
 -export([instance_new/3, instance_new_dirty/3, instance_prepare/2, instance_from/2,
          instance_from_dirty/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
@@ -22,8 +22,8 @@
 -export([preinit_begin/2, preinit_finish/4]).
 
 -nifs([features/0, version/0, live/0, classes_and_kinds/0]).
--nifs([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/1,
-       module_deserialize/2, module_deserialize_file/3, module_imports/1, module_exports/1,
+-nifs([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/2,
+       module_deserialize/3, module_deserialize_file/4, module_imports/1, module_exports/1,
        module_options/1, module_kind/1, pool_info/1]).
 -nifs([instance_new/3, instance_new_dirty/3, instance_prepare/2, instance_from/2,
          instance_from_dirty/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
@@ -42,7 +42,7 @@
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
 %% stub, an option or a message changes; a library of another version does not load.
--define(ABI, 7).
+-define(ABI, 9).
 
 -type error() :: {error, wasmtime_error:t()}.
 -type mod() :: reference().
@@ -92,14 +92,15 @@ module_wat2wasm(_Text) -> ?STUB.
 -spec module_validate(binary(), map()) -> ok | error().
 module_validate(_Wasm, _Opts) -> ?STUB.
 
--spec module_serialize(mod()) -> {ok, binary()} | error().
-module_serialize(_Mod) -> ?STUB.
+-spec module_serialize(mod(), binary() | undefined) -> {ok, binary()} | error().
+module_serialize(_Mod, _Key) -> ?STUB.
 
--spec module_deserialize(binary(), map()) -> {ok, mod()} | error().
-module_deserialize(_Bin, _Opts) -> ?STUB.
+-spec module_deserialize(binary(), map(), binary() | undefined) -> {ok, mod()} | error().
+module_deserialize(_Bin, _Opts, _Key) -> ?STUB.
 
--spec module_deserialize_file(binary(), map(), metadata | full) -> {ok, mod()} | error().
-module_deserialize_file(_Path, _Opts, _Check) -> ?STUB.
+-spec module_deserialize_file(binary(), map(), metadata | full, binary() | undefined) ->
+          {ok, mod()} | error().
+module_deserialize_file(_Path, _Opts, _Check, _Key) -> ?STUB.
 
 -spec module_imports(mod()) -> [{binary(), binary(), atom()}].
 module_imports(_Mod) -> ?STUB.

@@ -3,9 +3,9 @@
 %% wasmtime_wasi. What comes out are the complete maps that native code reads by key.
 -module(wasmtime_options).
 
--export([compile/1, load/1, load_file/1, instance/3, call/1, preinit/1]).
+-export([compile/1, instance/3, call/1, preinit/1]).
 -export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, boolean/2, one_of/3]).
--export_type([compile/0, pooling/0, proposal/0, load_file/0, instance/0, call/0, preinit/0,
+-export_type([compile/0, pooling/0, proposal/0, instance/0, call/0, preinit/0,
               host_fun/0]).
 
 -type proposal() :: simd | relaxed_simd | relaxed_simd_deterministic | bulk_memory | multi_value
@@ -23,12 +23,6 @@
                      proposals => #{proposal() => boolean()},
                      allocator => on_demand | pooling,
                      pooling => pooling()}.
--type load_file() :: #{check => metadata | full,
-                       fuel => boolean(),
-                       opt_level => none | speed | speed_and_size,
-                       proposals => #{proposal() => boolean()},
-                       allocator => on_demand | pooling,
-                       pooling => pooling()}.
 -type host_fun() :: fun((wasmtime:instance(), [wasmtime:value()]) ->
                           {ok, [wasmtime:value()]} | {error, term()}).
 -type limit() :: non_neg_integer() | unlimited.
@@ -64,23 +58,6 @@
 -spec compile(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 compile(Opts) ->
     finish(fold(compile, Opts, fun compile_option/3, compile_defaults())).
-
-%% @doc Those of `deserialize/2': `check' may be given, and is always `full'.
--spec load(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
-load(#{check := full} = Opts) -> compile(maps:remove(check, Opts));
-load(Opts) -> compile(Opts).
-
-%% @doc Those of `deserialize_file/2', and how much of the file is checked.
--spec load_file(term()) -> {ok, map(), metadata | full} | {error, wasmtime_error:t()}.
-load_file(Opts) when is_map(Opts) ->
-    Check = maps:get(check, Opts, metadata),
-    case compile(maps:remove(check, Opts)) of
-        {ok, Complete} when Check =:= metadata; Check =:= full -> {ok, Complete, Check};
-        {ok, _} -> {error, wasmtime_error:badarg(compile, check, <<"check must be metadata or full">>)};
-        Error -> Error
-    end;
-load_file(_) ->
-    not_a_map(compile).
 
 compile_defaults() ->
     #{fuel => false, opt_level => speed, proposals => #{}, allocator => on_demand}.

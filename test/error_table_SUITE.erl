@@ -74,6 +74,10 @@ modules() ->
      {{compile, malformed}, Compile("(module")},
      {{compile, invalid}, Compile("(module (func (result i32)))")},
      {{compile, corrupted}, fun() -> wasmtime:deserialize(<<"no artifact">>) end},
+     {{compile, untrusted}, fun() ->
+         {ok, Bin} = wasmtime:serialize(mod(add)),
+         wasmtime:deserialize(Bin, #{key => <<"key">>})
+     end},
      {{compile, incompatible}, fun() ->
          {ok, Bin} = wasmtime:serialize(mod(add)),
          wasmtime:deserialize(Bin, #{fuel => true})

@@ -15,6 +15,11 @@ instance(Opts) ->
         Error -> Error
     end.
 wasi(Opts) -> instance(#{wasi => Opts}).
+sealing(Opts) -> wasmtime_artifact:sealing(Opts).
+load(Opts) -> loading(wasmtime_artifact:load(Opts)).
+load_file(Opts) -> loading(wasmtime_artifact:load_file(Opts)).
+loading({ok, Compile, Load}) -> {ok, maps:merge(Compile, Load)};
+loading(Error) -> Error.
 
 %% {Check, Class, Key, Accepted, Refused}
 table() ->
@@ -36,6 +41,12 @@ table() ->
      {fun compile/1, compile, opt_level, [none, speed, speed_and_size], [0, fast, "speed"]},
      {fun compile/1, compile, proposals, [#{}], [[], simd, [{simd, true}]]},
      {fun compile/1, compile, allocator, [on_demand, pooling], [pool, true]},
+     {fun sealing/1, compile, key, [<<0>>, <<"key">>], [<<>>, "key", key, undefined, <<1:1>>]},
+     {fun load/1, compile, key, [<<0>>, <<"key">>], [<<>>, "key", key, undefined, <<1:1>>]},
+     {fun load_file/1, compile, key, [<<0>>, <<"key">>], [<<>>, "key", key, undefined, <<1:1>>]},
+     {fun load/1, compile, check, [full], [metadata, none, true]},
+     {fun load_file/1, compile, check, [metadata, full], [none, true, "full"]},
+     {fun load_file/1, compile, fuel, [true, false], [1, yes]},
      {fun pooling/1, compile, instances, [1, 10000], [0, 10001, -1, 1.0, a]},
      {fun pooling/1, compile, max_memory, [65536, 131072, 4294967296],
       [0, 65535, 65537, 4294967296 + 65536, a]},
@@ -112,15 +123,16 @@ unknown_test_() ->
                            Check(#{Key => 1})) end
      || {Check, Class} <- [{fun compile/1, compile}, {fun pooling/1, compile},
                            {fun proposals/1, compile}, {fun instance/1, instantiate},
-                           {fun wasi/1, instantiate}, {fun call/1, call}],
+                           {fun wasi/1, instantiate}, {fun call/1, call}, {fun sealing/1, compile},
+                           {fun load/1, compile}, {fun load_file/1, compile}],
         Key <- [nonsense, "fuel", <<"fuel">>, {1, 2, 3}, 1, []]].
 
 %% Options that are no map.
 no_map_test_() ->
     [fun() -> ?assertMatch({error, #{class := Class, kind := badarg, key := options}}, Check(Bad)) end
      || {Check, Class} <- [{fun compile/1, compile}, {fun instance/1, instantiate},
-                           {fun call/1, call}, {fun wasmtime_options:load/1, compile},
-                           {fun wasmtime_options:load_file/1, compile},
+                           {fun call/1, call}, {fun load/1, compile}, {fun load_file/1, compile},
+                           {fun sealing/1, compile},
                            {fun wasmtime_options:preinit/1, preinit}],
         Bad <- [[], [{fuel, true}], a, 1, <<>>]].
 
@@ -142,7 +154,10 @@ defaults_test() ->
     ?assertMatch({ok, #{wasi := #{args := [], env := [], dirs := [], stdin := none,
                                   stdout := none, stderr := none, output_limit := 16777216,
                                   clocks := all}}}, wasi(#{})),
-    ?assertEqual({ok, #{timeout => infinity, fuel => undefined}}, call(#{})).
+    ?assertEqual({ok, #{timeout => infinity, fuel => undefined}}, call(#{})),
+    ?assertEqual({ok, #{key => undefined}}, sealing(#{})),
+    ?assertMatch({ok, #{key := undefined, check := full, fuel := false}}, load(#{})),
+    ?assertMatch({ok, #{key := undefined, check := metadata, fuel := false}}, load_file(#{})).
 
 %% A pool's caps follow its instances, unless they are given.
 caps_test() ->
@@ -189,15 +204,13 @@ values_test() ->
         wasi(#{stdin => {binary, ["a", $b]}, env => [{"A", "b"}],
                dirs => [{"/", <<"x", 255>>, read}]}).
 
-%% The check of a file is between its two levels, that of a binary is always full.
+%% Compile options and those of loading come out apart.
 load_test() ->
-    ?assertMatch({ok, #{fuel := false}, metadata}, wasmtime_options:load_file(#{})),
-    ?assertMatch({ok, #{fuel := true}, full},
-                 wasmtime_options:load_file(#{check => full, fuel => true})),
-    ?assertMatch({error, #{key := check}}, wasmtime_options:load_file(#{check => none})),
-    ?assertMatch({error, #{key := fuel}}, wasmtime_options:load_file(#{check => full, fuel => 1})),
-    ?assertMatch({ok, #{}}, wasmtime_options:load(#{check => full})),
-    ?assertMatch({error, #{key := check}}, wasmtime_options:load(#{check => metadata})).
+    {ok, Compile} = compile(#{fuel => true}),
+    ?assertEqual({ok, Compile, #{key => <<"k">>, check => full}},
+                 wasmtime_artifact:load_file(#{check => full, fuel => true, key => <<"k">>})),
+    ?assertEqual({ok, Compile, #{key => undefined, check => full}},
+                 wasmtime_artifact:load(#{fuel => true})).
 
 %% The init's own options are taken apart; it runs without a pool.
 preinit_test() ->

@@ -64,6 +64,7 @@ names! {
         Cycle => "cycle",
         Incompatible => "incompatible",
         Corrupted => "corrupted",
+        Untrusted => "untrusted",
         File => "file",
         TooManyConfigurations => "too_many_configurations",
         PoolTooLarge => "pool_too_large",

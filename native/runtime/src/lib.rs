@@ -17,6 +17,7 @@ pub mod error;
 pub mod guest;
 pub mod linker;
 pub mod links;
+pub mod mac;
 pub mod memory;
 pub mod module;
 pub mod options;

@@ -31,14 +31,25 @@ fn module_validate<'a>(env: Env<'a>, wasm: Binary<'a>, opts: Term<'a>) -> NifRes
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
-fn module_serialize<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Term<'a> {
-    guarded(env, || answer(env, module.get().serialize().map(|bytes| binary(env, &bytes))))
+fn module_serialize<'a>(
+    env: Env<'a>,
+    module: ResourceArc<resource::Module>,
+    key: Term<'a>,
+) -> NifResult<Term<'a>> {
+    let key = options::key(key)?;
+    let serialize = || module.get().serialize(key.as_ref());
+    Ok(guarded(env, || answer(env, serialize().map(|bytes| binary(env, &bytes)))))
 }
 
 #[rustler::nif(schedule = "DirtyIo")]
-fn module_deserialize<'a>(env: Env<'a>, bytes: Binary<'a>, opts: Term<'a>) -> NifResult<Term<'a>> {
-    let options = options::compile(opts)?;
-    Ok(guarded(env, || answer(env, handle(Module::deserialize(&bytes, &options)))))
+fn module_deserialize<'a>(
+    env: Env<'a>,
+    bytes: Binary<'a>,
+    opts: Term<'a>,
+    key: Term<'a>,
+) -> NifResult<Term<'a>> {
+    let (options, key) = (options::compile(opts)?, options::key(key)?);
+    Ok(guarded(env, || answer(env, handle(Module::deserialize(&bytes, &options, key.as_ref())))))
 }
 
 #[rustler::nif(schedule = "DirtyIo")]
@@ -47,10 +58,12 @@ fn module_deserialize_file<'a>(
     path: Binary<'a>,
     opts: Term<'a>,
     check: Atom,
+    key: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, check, path) =
-        (options::compile(opts)?, options::check(check)?, options::path(path));
-    Ok(guarded(env, || answer(env, handle(Module::deserialize_file(&path, &options, check)))))
+    let (options, check) = (options::compile(opts)?, options::check(check)?);
+    let (path, key) = (options::path(path), options::key(key)?);
+    let load = || Module::deserialize_file(&path, &options, check, key.as_ref());
+    Ok(guarded(env, || answer(env, handle(load()))))
 }
 
 #[rustler::nif]

@@ -9,6 +9,7 @@ use rustler::{
     Atom, Binary, Encoder, Env, Error, LocalPid, MapIterator, NifResult, ResourceArc, Term,
 };
 use wasmtime_beam::links::Link;
+use wasmtime_beam::mac::Key;
 use wasmtime_beam::options::{
     Allocator, CallOptions, Check, Clocks, CompileOptions, Dir, Env as GuestEnv, InstanceOptions,
     Limits, OptLevel, Output, PoolOptions, Proposal, Runner, Stdin, WasiOptions,
@@ -113,6 +114,14 @@ pub fn check(term: Atom) -> NifResult<Check> {
         t if t == atoms::full() => Ok(Check::Full),
         _ => Err(Error::BadArg),
     }
+}
+
+/// A secret, or `undefined`.
+pub fn key(term: Term<'_>) -> NifResult<Option<Key>> {
+    if is(term, atoms::undefined()) {
+        return Ok(None);
+    }
+    term.decode::<Binary<'_>>().map(|secret| Some(Key::new(&secret)))
 }
 
 /// The processes that instantiate options name; without one, the calling process is meant.

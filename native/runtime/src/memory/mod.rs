@@ -31,6 +31,7 @@ pub use info::PoolInfo;
 pub use lease::{Lease, Permit, Share};
 pub use pagemap::pagemap_scan_available;
 pub use pool::Pool;
+pub(crate) use sys::{anonymous_file, seal as seal_file};
 
 use std::sync::Arc;
 

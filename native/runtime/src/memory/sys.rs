@@ -179,7 +179,7 @@ pub(super) unsafe fn move_pages(from: *mut u8, to: *mut u8, len: usize) -> bool 
 
 /// A file without a name that lives in memory and goes with its last mapping.
 #[cfg(target_os = "linux")]
-pub(super) fn anonymous_file() -> io::Result<File> {
+pub(crate) fn anonymous_file() -> io::Result<File> {
     use std::os::fd::FromRawFd;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // Older kernels do not know the flag against executing it.
@@ -196,19 +196,21 @@ pub(super) fn anonymous_file() -> io::Result<File> {
 
 /// A file that has no name from the moment it is made.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn anonymous_file() -> io::Result<File> {
+pub(crate) fn anonymous_file() -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name =
         format!("wasm-image-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    let mut how = File::options();
+    let file = how.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
 }
 
 /// Forbids every later change of an anonymous file, where the kernel can.
-pub(super) fn seal(file: &File) {
+pub(crate) fn seal(file: &File) {
     #[cfg(target_os = "linux")]
     {
         let seals =

@@ -3,11 +3,12 @@
 //! and no number before its range does; a bad file is an error, never a crash.
 //!
 //! ```text
-//! code | zeros to a page | image | image | ... | footer | trailer
+//! code | zeros to a page | image | image | ... | footer | trailer | seal, if there is a key
 //! ```
 //! Compiled code comes first because Wasmtime loads a file that has more behind it.
 
 use super::footer::{Footer, TRAILER, Trailer};
+use super::seal;
 use crate::memory::{Image, MemoryPlan};
 use crate::options::Check;
 use crate::{Class, Error, Kind, Result};
@@ -22,7 +23,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub const ALIGNMENT: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 };
 
 /// Bytes read at a time to compute the checksum of a file.
-const CHUNK: usize = 1 << 20;
+pub(super) const CHUNK: usize = 1 << 20;
 
 /// One defined memory, as the footer tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +149,7 @@ pub fn parse_file(file: &File, check: Check) -> Result<Contents> {
 }
 
 fn open(len: u64, read: impl Fn(Range<u64>) -> Result<Vec<u8>>) -> Result<(Trailer, Contents)> {
+    let len = seal::without(len, &read)?;
     let Some(end) = len.checked_sub(TRAILER as u64) else {
         let text = format!("{len} bytes are fewer than the {TRAILER} of its trailer");
         return Err(corrupted(&text));
@@ -188,7 +190,7 @@ fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
 }
 
-fn read_range(file: &File, range: Range<u64>) -> Result<Vec<u8>> {
+pub(super) fn read_range(file: &File, range: Range<u64>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     file.read_exact_at(&mut bytes, range.start).map_err(unreadable)?;
     Ok(bytes)
@@ -210,6 +212,6 @@ pub(super) fn corrupted(what: &str) -> Error {
     Error::new(Class::Compile, Kind::Corrupted, format!("not a usable artifact: {what}"))
 }
 
-fn unreadable(error: std::io::Error) -> Error {
+pub(super) fn unreadable(error: std::io::Error) -> Error {
     Error::new(Class::Compile, Kind::File, format!("artifact: {error}"))
 }

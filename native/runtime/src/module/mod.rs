@@ -3,12 +3,14 @@
 //! - `Module`: the compiled code, the images of its memories, and what was linked from it.
 //! - `artifact`: the file container.
 //! - `facts`: what an artifact says about its module besides the code.
+//! - `seal`: the tag behind an artifact that says who made it.
 //! - `inspect`: imports and exports as data.
 
 pub mod artifact;
 mod facts;
 mod footer;
 mod inspect;
+mod seal;
 mod source;
 
 use std::collections::HashMap;
@@ -29,6 +31,7 @@ use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
 use crate::guest::{unknown_global, unknown_table};
 use crate::linker::{Hosts, Linked, Shape};
+use crate::mac::Key;
 use crate::memory::{Lease, MemoryData, MemoryPlan, extract};
 use crate::options::{Check, CompileOptions, Env, InstanceOptions, Limits, WasiOptions};
 use crate::value::{Field, Signature, Type};
@@ -76,36 +79,53 @@ impl Module {
         )
     }
 
-    /// The artifact of this module: code, images and facts in one file.
-    pub fn serialize(&self) -> Result<Vec<u8>> {
+    /// The artifact of this module: code, images and facts in one file, sealed if there is a key.
+    pub fn serialize(&self, key: Option<&Key>) -> Result<Vec<u8>> {
         let code = self.0.wasmtime.serialize().map_err(|e| Error::internal(e.to_string()))?;
-        Ok(artifact::write(&code, &self.0.memories, &self.0.facts.encode()))
+        let mut bytes = artifact::write(&code, &self.0.memories, &self.0.facts.encode());
+        if let Some(key) = key {
+            seal::append(&mut bytes, key);
+        }
+        Ok(bytes)
     }
 
-    /// Loads an artifact from memory; every byte is checked.
+    /// Loads an artifact from memory; every byte is checked. With a key, nothing is looked at that
+    /// was not sealed with it.
     ///
     /// # Errors
-    /// Class `compile`: `corrupted`, `incompatible`, and those of [`Engine::get`].
-    pub fn deserialize(bytes: &[u8], options: &CompileOptions) -> Result<Self> {
+    /// Class `compile`: `untrusted`, `corrupted`, `incompatible`, and those of [`Engine::get`].
+    pub fn deserialize(bytes: &[u8], options: &CompileOptions, key: Option<&Key>) -> Result<Self> {
+        key.map_or(Ok(()), |key| seal::check(bytes, key))?;
         let contents = artifact::parse(bytes, Check::Full)?;
         let facts = Facts::decode(&contents.meta)?;
         facts.must_fit(options)?;
         let engine = Engine::get(options)?;
         let code = &bytes[contents.code.clone()];
-        // SAFETY: the checksum says that the code is what `serialize` wrote, and who hands us an
-        // artifact vouches for it, as for a shared library.
+        // SAFETY: the checksum says that the code is what `serialize` wrote; that nobody else wrote
+        // it is what the seal says, or who hands us an artifact without a key vouches for, as for a
+        // shared library.
         let wasmtime = unsafe { wasmtime::Module::deserialize(engine.wasmtime(), code) };
         let wasmtime = wasmtime.map_err(|error| incompatible(&error))?;
         Module::new(engine, wasmtime, contents.plans(bytes)?, facts)
     }
 
     /// Maps an artifact from its file. The file must not be changed in place while it is in use
-    /// (replacing it by a rename is fine): it is mapped like a shared library.
+    /// (replacing it by a rename is fine): it is mapped like a shared library. With a key, a checked
+    /// copy in memory is mapped instead, whole; then it does not matter what becomes of the file.
     ///
     /// # Errors
     /// As [`Module::deserialize`], and `file` when it cannot be read.
-    pub fn deserialize_file(path: &Path, options: &CompileOptions, check: Check) -> Result<Self> {
-        let file = Arc::new(open(path)?);
+    pub fn deserialize_file(
+        path: &Path,
+        options: &CompileOptions,
+        check: Check,
+        key: Option<&Key>,
+    ) -> Result<Self> {
+        let file = open(path)?;
+        let (file, check) = match key {
+            Some(key) => (Arc::new(seal::copy(&file, key)?), Check::Full),
+            None => (Arc::new(file), check),
+        };
         let contents = artifact::parse_file(&file, check)?;
         let facts = Facts::decode(&contents.meta)?;
         facts.must_fit(options)?;
