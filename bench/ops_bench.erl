@@ -9,8 +9,8 @@
 -define(SHOWN, 5).
 
 %% In the order of the report. Each is op_NAME.
--define(OPERATIONS, [instantiate, call, host_call, memory, cycle, idle, mailbox, fairness,
-                     deadline]).
+-define(OPERATIONS, [instantiate, call, host_call, memory, stream, cycle, idle, mailbox,
+                     fairness, deadline]).
 
 %% @doc Runs what the words of the command line ask for and ends the VM. WASMTIME_FLOOR in the
 %% environment says where the floor program is; without it there are no rows of plain Rust.

@@ -56,6 +56,11 @@ t_memory(Config) ->
     ?assertEqual(16, length(Titles)),
     ?assertEqual(8, length(Figures)).
 
+t_stream(Config) ->
+    {Titles, Figures} = measured(stream, Config),
+    ?assertEqual(4, length(Titles)),
+    ?assertEqual(2, length(Figures)).
+
 t_cycle(Config) ->
     {Titles, Figures} = measured(cycle, Config),
     ?assertEqual([], ["thread", "scheduler"] -- Titles),
