@@ -147,6 +147,24 @@ fn a_stopped_wait_takes_nothing() {
     assert_eq!(received(&guest), 4);
 }
 
+/// A destroy frees what was sent, and a guest that waits does not take it for the end of its input.
+#[test]
+fn a_destroy_empties_the_inbox() {
+    let (guest, _) = made(&module(ECHO));
+    guest.inbox().send(&[7; 1000]).unwrap();
+    recv(&guest, 0, 0);
+    assert_eq!(received(&guest), -1002);
+    assert_eq!(guest.inbox().held(), 1000);
+    guest.destroy();
+    assert_eq!(guest.inbox().held(), 0);
+    assert_eq!(guest.inbox().send(b"x").unwrap_err().kind, Kind::Destroyed);
+    let (waiting, _) = made(&module(ECHO));
+    recv(&waiting, 0, 10);
+    assert!(matches!(poll(&waiting), Step::Wait));
+    waiting.destroy();
+    assert_eq!(done(&waiting).unwrap_err().kind, Kind::Destroyed);
+}
+
 /// Messages larger than a piece, out and in, are whole; one whose copy is stopped is not sent, and
 /// one whose reading is stopped stays.
 #[test]
