@@ -34,7 +34,7 @@ find_missing() {
     compgen -G "/usr/include/stdlib.h" >/dev/null || missing+=(libc6-dev)
     local app
     for app in crypto dialyzer tools eunit common_test edoc xmerl parsetools syntax_tools \
-               runtime_tools; do
+               runtime_tools proper; do
         need_app "$app" "erlang-${app//_/-}"
     done
     compgen -G "$(erl_root || echo /usr)/usr/include/erl_nif.h" >/dev/null \

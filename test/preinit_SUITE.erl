@@ -81,6 +81,44 @@ t_segments_kept(_) ->
     ?assertEqual({ok, []}, wasmtime:call(Inst, <<"init_extra">>, [])),
     ?assertEqual({ok, [2]}, wasmtime:call(Inst, <<"call">>, [0])).
 
+%% What other toolchains write: each proposal in the init run, in the snapshot, and in its image.
+t_proposals(_) ->
+    [begin
+         Opts = #{proposals => maps:from_keys(Proposals, true)},
+         {ok, Wasm} = wasmtime_test:preinit({wat, ["(module ", Text, ")"]}, #{compile => Opts}, [{"init", [7]}]),
+         Inst = inst(mod(Wasm, Opts), #{}),
+         ?assertEqual({Proposals, {ok, [Expected]}}, {Proposals, wasmtime:call(Inst, "get", [])}),
+         ok = wasmtime:destroy(Inst)
+     end || {Proposals, Text, Expected} <- proposals()].
+
+proposals() ->
+    [{[custom_page_sizes],
+      "(memory 100 300 (pagesize 1)) (data (i32.const 98) \"ab\")"
+      " (func (export \"init\") (param i32) (drop (memory.grow (local.get 0)))"
+      "  (i32.store8 (i32.const 106) (local.get 0)))"
+      " (func (export \"get\") (result i32) (i32.add (i32.mul (memory.size) (i32.const 1000))"
+      "  (i32.add (i32.load8_u (i32.const 99)) (i32.load8_u (i32.const 106)))))", 107_000 + $b + 7},
+     {[memory64, multi_memory],
+      "(memory 1) (memory $w i64 0 2)"
+      " (func (export \"init\") (param i32) (drop (memory.grow $w (i64.const 1)))"
+      "  (i64.store $w (i64.const 65528) (i64.extend_i32_u (local.get 0))))"
+      " (func (export \"get\") (result i64) (i64.load $w (i64.const 65528)))", 7},
+     {[threads],
+      "(memory 1) (func (export \"init\") (param i32)"
+      "  (drop (i32.atomic.rmw.add (i32.const 8) (local.get 0))))"
+      " (func (export \"get\") (result i32) (i32.atomic.rmw.add (i32.const 8) (i32.const 1)))", 7},
+     {[exceptions, tail_call],
+      "(tag $e (param i32)) (global $n (mut i32) (i32.const 0))"
+      " (func $f (param i32) (global.set $n (block $h (result i32)"
+      "  (try_table (result i32) (catch $e $h) (throw $e (local.get 0))))))"
+      " (func (export \"init\") (param i32) (return_call $f (local.get 0)))"
+      " (func (export \"get\") (result i32) (global.get $n))", 7},
+     {[function_references],
+      "(type $t (func (result i32))) (table $t 1 (ref null $t)) (elem declare func $f)"
+      " (func $f (result i32) (i32.const 7))"
+      " (func (export \"init\") (param i32) (table.set $t (i32.const 0) (ref.func $f)))"
+      " (func (export \"get\") (result i32) (call_ref $t (table.get $t (i32.const 0))))", 7}].
+
 %% A snapshot of a snapshot.
 t_twice(_) ->
     {ok, First} = preinit(preinit, [{"store", [8, 1]}]),

@@ -81,6 +81,11 @@ pub(super) fn refuse(kind: Kind, message: impl Into<String>) -> Error {
 }
 
 impl Shape {
+    /// True when a memory has pages of another size than Wizer should see.
+    pub fn has_custom_pages(&self) -> bool {
+        self.memories.iter().any(|memory| memory.page_size_log2.is_some_and(|log2| log2 != 16))
+    }
+
     fn visit(&mut self, payload: Payload<'_>) -> Result<()> {
         match payload {
             Payload::TypeSection(types) => self.types(types),
@@ -162,11 +167,6 @@ impl Shape {
             let index = self.memories.len();
             if memory.shared {
                 return Err(refuse(Kind::Unsupported, format!("memory {index} is shared")));
-            }
-            // Wizer makes a segment of each page: with pages of one byte, of each byte.
-            if memory.page_size_log2.is_some_and(|log2| log2 != 16) {
-                let message = format!("memory {index} has a custom page size");
-                return Err(refuse(Kind::Unsupported, message));
             }
             self.memories.push(memory);
         }

@@ -26,7 +26,7 @@ pub struct Instrumented {
 ///
 /// Of class `preinit`, by kind: `malformed` (not a valid module), `unsupported_import` (it imports a
 /// memory, table, global or tag), `unsupported_type` (GC types, a mutable reference global),
-/// `unsupported` (a component, a shared memory, custom page sizes, a reserved export name).
+/// `unsupported` (a component, a shared memory, a reserved export name).
 pub fn instrument(wasm: &[u8]) -> Result<Instrumented> {
     let shape = inspect(wasm)?;
     let sections = split(wasm)?;
@@ -65,7 +65,7 @@ impl Instrumented {
 
 /// The module's exports and ours.
 fn exports(sections: &[RawSection<'_>], shape: &Shape) -> Result<Vec<u8>> {
-    let skeleton = skeleton::skeleton(sections, &BTreeSet::new())?;
+    let skeleton = skeleton::skeleton(sections, shape, &BTreeSet::new())?;
     let (_, wasm) = Wizer::new().instrument(&skeleton).map_err(failed)?;
     let mut added = ExportSection::new();
     for export in wizer_exports(&wasm)? {

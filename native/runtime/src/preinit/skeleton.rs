@@ -2,17 +2,22 @@
 //! interest. What is left out or blanked here never reaches the result: both of Wizer's outputs are
 //! only asked for the sections that it had to change.
 
+use super::inspect::Shape;
 use super::sections::{Changes, Items, assemble, find, reader, unreadable};
 use crate::error::Result;
 use std::collections::BTreeSet;
 use wasm_encoder::{
     CodeSection, DataSection, Encode, EntityType, ExportSection, Function, ImportSection,
-    RawSection, SectionId,
+    MemorySection, MemoryType, RawSection, SectionId,
 };
 use wasmparser::{DataKind, ImportSectionReader, SectionLimited, TypeRef};
 
 /// The skeleton of a module; the passive data segments in `dropped` are left empty.
-pub(super) fn skeleton(sections: &[RawSection<'_>], dropped: &BTreeSet<u32>) -> Result<Vec<u8>> {
+pub(super) fn skeleton(
+    sections: &[RawSection<'_>],
+    shape: &Shape,
+    dropped: &BTreeSet<u32>,
+) -> Result<Vec<u8>> {
     let mut changes = Changes::new();
     // Wizer puts names before the data section even where they precede the code. It adds its exports
     // only to a section that is there.
@@ -22,6 +27,9 @@ pub(super) fn skeleton(sections: &[RawSection<'_>], dropped: &BTreeSet<u32>) -> 
     changes.insert(SectionId::Export.into(), Some(body(&ExportSection::new())?));
     if let Some(imports) = find(sections, SectionId::Import) {
         changes.insert(SectionId::Import.into(), Some(blank_imports(imports)?));
+    }
+    if shape.has_custom_pages() {
+        changes.insert(SectionId::Memory.into(), Some(plain_memories(shape)?));
     }
     if let Some(code) = find(sections, SectionId::Code) {
         changes.insert(SectionId::Code.into(), Some(stubs(Items::of(Some(code))?.count)?));
@@ -50,6 +58,17 @@ fn blank_imports(imports: &[u8]) -> Result<Vec<u8>> {
         }
     }
     body(&blank)
+}
+
+/// The memories with pages of the ordinary size: Wizer begins a segment with each page.
+fn plain_memories(shape: &Shape) -> Result<Vec<u8>> {
+    let mut plain = MemorySection::new();
+    for memory in &shape.memories {
+        let (memory64, shared) = (memory.memory64, memory.shared);
+        let (minimum, maximum, page_size_log2) = (0, None, None);
+        plain.memory(MemoryType { minimum, maximum, memory64, shared, page_size_log2 });
+    }
+    body(&plain)
 }
 
 /// As many bodies as the module has, each of them `unreachable`.

@@ -1,7 +1,7 @@
 //! The result: the original with the sections that its state touches written anew.
 
 use super::elements;
-use super::inspect::{Export, features};
+use super::inspect::{Export, Shape, features};
 use super::instrument::{Instrumented, kept_exports, wizer_exports};
 use super::probe::{self, Dropped};
 use super::retable;
@@ -11,7 +11,7 @@ use super::state::{State, missing};
 use super::tables::{self, Entry};
 use crate::error::{Error, Result};
 use std::collections::BTreeSet;
-use wasm_encoder::{Elements, Encode, RawSection, SectionId};
+use wasm_encoder::{Elements, Encode, MemorySection, MemoryType, RawSection, SectionId};
 use wasmparser::{ExternalKind, Validator};
 use wasmtime::{AsContext, AsContextMut, Instance, StoreContextMut};
 use wasmtime_wizer::Wizer;
@@ -49,7 +49,7 @@ impl Instrumented {
         let tables = tables::observe(&mut store, instance, &self.shape)?;
         let dropped = probe::run(&mut store, instance, &self.shape.droppable).await?;
         let sections = split(&self.original)?;
-        let mut changes = wizer_changes(store, instance, &sections, &dropped).await?;
+        let mut changes = wizer_changes(store, instance, &self.shape, &sections, &dropped).await?;
         changes.insert(SectionId::Start.into(), None);
         let undeclared = self.change_exports(&sections, options, &mut changes)?;
         self.change_tables(&sections, &tables, &dropped, &undeclared, &mut changes)?;
@@ -118,24 +118,43 @@ impl Instrumented {
 async fn wizer_changes<T: Send + 'static>(
     mut store: StoreContextMut<'_, T>,
     instance: &Instance,
+    shape: &Shape,
     sections: &[RawSection<'_>],
     dropped: &Dropped,
 ) -> Result<Changes> {
     let wizer = Wizer::new();
-    let skeleton = skeleton(sections, &dropped.data)?;
+    let skeleton = skeleton(sections, shape, &dropped.data)?;
     let (context, wasm) = wizer.instrument(&skeleton).map_err(failed)?;
     let exports = wizer_exports(&wasm)?;
     let mut state = State::globals(&mut store, instance, &exports)?;
     let memories = exports.iter().filter(|e| e.kind == ExternalKind::Memory);
     let memories: Vec<_> =
         memories.map(|e| (e, instance.get_memory(&mut store, &e.shown_name()))).collect();
+    let mut sizes = Vec::new();
     for (export, memory) in memories {
         let memory = memory.ok_or_else(|| missing(&export.name))?;
+        sizes.push(memory.size(store.as_context()));
         state.memory(&export.name, memory, store.as_context());
     }
     let wasm = wizer.snapshot(&context, &mut state).await.map_err(failed)?;
     state.check()?;
-    picked(&wasm, sections)
+    let mut changes = picked(&wasm, sections)?;
+    if shape.has_custom_pages() {
+        changes.insert(SectionId::Memory.into(), Some(memories_of(shape, &sizes)?));
+    }
+    Ok(changes)
+}
+
+/// The memories with the sizes that they grew to, in pages of their own.
+fn memories_of(shape: &Shape, sizes: &[u64]) -> Result<Vec<u8>> {
+    let mut section = MemorySection::new();
+    for (memory, minimum) in shape.memories.iter().zip(sizes) {
+        let (minimum, maximum) = (*minimum, memory.maximum);
+        let (memory64, shared) = (memory.memory64, memory.shared);
+        let page_size_log2 = memory.page_size_log2;
+        section.memory(MemoryType { minimum, maximum, memory64, shared, page_size_log2 });
+    }
+    body(&section)
 }
 
 /// Wizer's version of the sections that it changes.

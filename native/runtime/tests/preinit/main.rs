@@ -7,3 +7,4 @@ mod property;
 mod refused;
 mod support;
 mod tables;
+mod toolchains;

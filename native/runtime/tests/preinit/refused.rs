@@ -65,19 +65,17 @@ fn refusals_name_the_item() {
     assert!(refusal("(module (table 1 funcref) (table 1 anyref))").1.contains("table 1"));
 }
 
-/// Shared memories, custom page sizes and our own export names.
+/// Shared memories and our own export names.
 #[test]
 fn unsupported() {
     for wat in [
         "(module (memory 1 2 shared))",
-        "(module (memory 1 2 (pagesize 1)))",
         r#"(module (func (export "__wasmtime_preinit_")))"#,
         r#"(module (memory (export "__wasmtime_preinit_memory") 1))"#,
         "(component)",
     ] {
         assert_eq!(refusal(wat).0, Kind::Unsupported, "{wat}");
     }
-    assert!(instrument(&wasm("(module (memory 1 2 (pagesize 65536)))")).is_ok());
     assert!(instrument(&wasm(r#"(module (func (export "__wasmtime_preinit")))"#)).is_ok());
 }
 

@@ -1,25 +1,42 @@
 //! The harness: an instance that is called step by step, and a run of pre-initialization.
 
-use wasmtime::{Engine, Extern, Instance, Linker, Module, Ref, Store, Trap, Val, ValType};
+use std::sync::OnceLock;
+
+use wasmtime::{
+    Config, Engine, Extern, Instance, Linker, Module, OptLevel, Ref, Store, Trap, Val, ValType,
+};
 use wasmtime_beam::error::{Error, Kind};
 use wasmtime_beam::preinit::{SnapshotOptions, instrument};
 
 /// What a call gave: the bits of its results, or why it trapped.
 pub type Outcome = Result<Vec<String>, String>;
 
-/// An instance with the host function `env.double`, in an engine at Wasmtime's defaults.
+/// An instance with the host function `env.double`, in plain Wasmtime.
 pub struct Guest {
     pub store: Store<()>,
     pub instance: Instance,
 }
 
+/// Plain Wasmtime with all that modules may use, which compiles without effort: most code runs once.
+pub fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let mut config = Config::new();
+        config.wasm_function_references(true).wasm_exceptions(true).wasm_memory64(true);
+        config.wasm_multi_memory(true).wasm_tail_call(true).wasm_threads(true);
+        config.wasm_wide_arithmetic(true).wasm_custom_page_sizes(true);
+        config.cranelift_opt_level(OptLevel::None).memory_reservation(1 << 24);
+        Engine::new(&config).expect("an engine")
+    })
+}
+
 impl Guest {
     pub fn new(wasm: &[u8]) -> Self {
-        let engine = Engine::default();
-        let module = Module::new(&engine, wasm).expect("the module loads");
-        let mut linker = Linker::new(&engine);
+        let engine = engine();
+        let module = Module::new(engine, wasm).expect("the module loads");
+        let mut linker = Linker::new(engine);
         linker.func_wrap("env", "double", |x: i32| x.wrapping_mul(2)).expect("linked");
-        let mut store = Store::new(&engine, ());
+        let mut store = Store::new(engine, ());
         let instance = linker.instantiate(&mut store, &module).expect("instantiated");
         Guest { store, instance }
     }
@@ -47,6 +64,33 @@ impl Guest {
     pub fn table_set(&mut self, name: &str, at: u64, value: Ref) {
         let table = self.instance.get_table(&mut self.store, name).expect(name);
         table.set(&mut self.store, at, value).expect("set");
+    }
+
+    /// What a table holds: functions by the first of `names` that exports them.
+    pub fn table(&mut self, name: &str, names: &[String]) -> Vec<String> {
+        let Guest { store, instance } = self;
+        let named: Vec<_> = names
+            .iter()
+            .map(|name| {
+                (name, instance.get_func(&mut *store, name).expect(name).to_raw(&mut *store))
+            })
+            .collect();
+        let table = instance.get_table(&mut *store, name).expect(name);
+        let size = table.size(&*store);
+        let holds = |at| match table.get(&mut *store, at).expect("in bounds") {
+            Ref::Func(Some(function)) => {
+                let raw = function.to_raw(&mut *store);
+                let known = named.iter().find(|(_, known)| *known == raw);
+                known.map_or("a function".into(), |(name, _)| (*name).clone())
+            }
+            other => format!("null {}", other.is_null()),
+        };
+        (0..size).map(holds).collect()
+    }
+
+    pub fn global(&mut self, name: &str) -> Vec<String> {
+        let global = self.instance.get_global(&mut self.store, name).expect(name);
+        vec![bits(&global.get(&mut self.store))]
     }
 
     pub fn export(&mut self, name: &str) -> Option<Extern> {
@@ -145,7 +189,7 @@ impl Pair {
 
 /// Exports of a module, by name.
 pub fn export_names(wasm: &[u8]) -> Vec<String> {
-    let module = Module::new(&Engine::default(), wasm).expect("the module loads");
+    let module = Module::new(engine(), wasm).expect("the module loads");
     module.exports().map(|e| e.name().to_owned()).collect()
 }
 
