@@ -3,6 +3,7 @@
 mod destroy;
 mod host;
 mod limits;
+mod links;
 mod poll;
 mod stop;
 mod streams;
