@@ -52,6 +52,22 @@ t_functions(_) ->
         ?assertEqual({ok, [10]}, wasmtime:call(I, "double", [5]))
     end).
 
+%% References pass from module to module: a term of the host through a link and back.
+t_references(_) ->
+    {ok, Inst} = linked(
+        "(module (import \"l\" \"swap\" (func $s (param externref funcref) (result funcref externref)))"
+        " (elem declare func $f) (func $f (result i32) (i32.const 5))"
+        " (func (export \"pass\") (param externref) (result externref funcref) (local $f funcref)"
+        "  (call $s (local.get 0) (ref.func $f)) (local.set 0) (local.set $f)"
+        "  (local.get 0) (local.get $f)))",
+        [{"l", "(module (func (export \"swap\") (param externref funcref) (result funcref externref)"
+               " (local.get 1) (local.get 0)))"}]),
+    {ok, Ref} = wasmtime:externref(Inst, {a, term}),
+    {ok, [Back, Fun]} = wasmtime:call(Inst, "pass", [Ref]),
+    ?assertEqual({ok, {a, term}}, wasmtime:externref_data(Back)),
+    ?assertEqual(#{kind => funcref, params => [], results => [<<"i32">>]}, wasmtime:ref_info(Fun)),
+    ok = wasmtime:destroy(Inst).
+
 %% One memory, seen by both sides and by the host through the re-export, growth included.
 t_memory(_) ->
     with_main(fun(I) ->
@@ -83,7 +99,8 @@ t_globals(_) ->
         ?assertEqual({ok, [8, 8]}, wasmtime:call(I, "bump", [])),
         {ok, []} = wasmtime:call(I, "count", [100]),
         ?assertEqual({ok, [101, 101]}, wasmtime:call(I, "bump", [])),
-        ?assertEqual({ok, [42]}, wasmtime:call(I, "limit", []))
+        ?assertEqual({ok, [42]}, wasmtime:call(I, "limit", [])),
+        ?assertEqual({ok, 42}, wasmtime:global_get(I, "limited"))
     end).
 
 %% A table is one for all: the link calls what the main module put into it.
@@ -92,7 +109,11 @@ t_tables(_) ->
         ?assertEqual([{ok, [14]}, {ok, [-7]}, {ok, [14]}],
                      [wasmtime:call(I, "call", [At, 7]) || At <- [0, 1, 2]]),
         ?assertMatch(?WASMTIME_TRAP(indirect_call_to_null), wasmtime:call(I, "call", [3, 7])),
-        ?assertMatch(?WASMTIME_TRAP(table_out_of_bounds), wasmtime:call(I, "call", [4, 7]))
+        ?assertMatch(?WASMTIME_TRAP(table_out_of_bounds), wasmtime:call(I, "call", [4, 7])),
+        {ok, Negate} = wasmtime:table_get(I, "table", 1),
+        ok = wasmtime:table_set(I, "table", 3, Negate),
+        ?assertEqual({ok, [-7]}, wasmtime:call(I, "call", [3, 7])),
+        ?assertEqual({ok, 4}, wasmtime:table_size(I, "table"))
     end).
 
 %% An exception that a link throws is caught by its tag.

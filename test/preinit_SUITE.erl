@@ -187,6 +187,35 @@ t_function(_) ->
     ?assertEqual({ok, <<"written">>}, wasmtime:read_memory(Inst, 16, 7)),
     ?assertEqual({ok, [9]}, wasmtime:call(Inst, <<"load">>, [8])).
 
+%% A function may change exported tables and globals: what is the module's own is carried, grown or set
+%% to null as well; a term of the host is not, unless it was taken out again.
+t_function_with_tables(_) ->
+    Text = "(module (table (export \"f\") 2 9 funcref) (table (export \"x\") 2 externref)"
+           " (global (export \"g\") (mut i64) (i64.const 1)) (elem (i32.const 1) func $own)"
+           " (func $own (export \"own\") (result i32) (i32.const 9))"
+           " (func (export \"call\") (param i32) (result i32) (call_indirect 0 (result i32) (local.get 0))))",
+    Own = fun(I) ->
+        {ok, Ref} = wasmtime:table_get(I, "f", 1),
+        {ok, 2} = wasmtime:table_grow(I, "f", 2, Ref),
+        ok = wasmtime:table_set(I, "f", 1, null),
+        ok = wasmtime:global_set(I, "g", -5)
+    end,
+    Term = fun(I, Then) ->
+        {ok, Ref} = wasmtime:externref(I, a_term),
+        ok = wasmtime:table_set(I, "x", 0, Ref),
+        Then()
+    end,
+    {ok, Wasm} = wasmtime_test:preinit({wat, Text}, #{}, Own),
+    Inst = started(Wasm),
+    ?assertEqual({{ok, 4}, {ok, -5}}, {wasmtime:table_size(Inst, "f"), wasmtime:global_get(Inst, "g")}),
+    ?assertEqual([{ok, [9]}, {ok, [9]}], [wasmtime:call(Inst, "call", [At]) || At <- [2, 3]]),
+    ?assertMatch(?WASMTIME_TRAP(indirect_call_to_null), wasmtime:call(Inst, "call", [1])),
+    ?assertMatch(?WASMTIME_ERROR(preinit, table_changed),
+                 wasmtime_test:preinit({wat, Text}, #{}, fun(I) -> Term(I, fun() -> ok end) end)),
+    ?assertMatch({ok, _}, wasmtime_test:preinit({wat, Text}, #{}, fun(I) ->
+        Term(I, fun() -> wasmtime:table_set(I, "x", 0, null) end)
+    end)).
+
 %% Whatever else it does is `init', with what it was in the message.
 t_function_fails(_) ->
     [begin

@@ -20,6 +20,7 @@
   (elem (table $t) (i32.const 1) func $negate $double)
   (export "memory" (memory $shared))
   (export "table" (table $t))
+  (export "limited" (global $limit))
   (export "double" (func $double))
   (func $negate (type $unary) (i32.sub (i32.const 0) (local.get 0)))
   (func (export "quad") (type $unary) (call $quad (local.get 0)))
