@@ -216,6 +216,41 @@ t_wasi_and_host(_) ->
     refused(unknown_import, [<<"the link \"w\"">>, <<"wasi_snapshot_preview1.fd_write">>],
             instantiate(wasi_main(), maps:remove(wasi, Opts))).
 
+%% The built-in imports serve links, and whoever has them from a link that exports them again.
+t_messages(_) ->
+    Main = mod({wat, "(module (import \"c\" \"send\" (func $send (param i32 i32)))"
+                     " (import \"again\" \"send\" (func $again (param i32 i32)))"
+                     " (memory (export \"memory\") 1) (data (i32.const 8) \"of main\")"
+                     " (export \"send\" (func $send))"
+                     " (func (export \"again\") (call $again (i32.const 8) (i32.const 7))))"}),
+    Again = mod({wat, "(module (import \"erlang\" \"send\" (func $s (param i32 i32))) (memory (export \"m\") 1)"
+                      " (export \"send\" (func $s)))"}),
+    Inst = inst(Main, #{links => [{"c", mod(channel)}, {"again", Again}], {"env", "host"} => fun(_, []) -> {ok, []} end}),
+    Ref = wasmtime:ref(Inst),
+    {ok, []} = wasmtime:call(Inst, "send", [100, 3]),
+    ?assertEqual(<<0, 0, 0>>, receive {wasmtime_stream, Ref, channel, First} -> First end),
+    {ok, []} = wasmtime:call(Inst, "again", []),
+    ?assertEqual(<<"of main">>, receive {wasmtime_stream, Ref, channel, Second} -> Second end),
+    ok = wasmtime:destroy(Inst).
+
+%% Who calls WASI must export the memory that it works on, also when that is a link's.
+t_wasi_without_memory(_) ->
+    Text = fun(Export) ->
+        {wat, ["(module (import \"w\" \"memory\" (memory 1))"
+               " (import \"wasi_snapshot_preview1\" \"fd_write\" (func $w (param i32 i32 i32 i32) (result i32)))"
+               " (import \"wasi_snapshot_preview1\" \"random_get\" (func $r (param i32 i32) (result i32)))"
+               " (func (export \"write\") (result i32) (call $w (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 0)))"
+               " (func (export \"random\") (result i32) (call $r (i32.const 0) (i32.const 1)))", Export, ")"]}
+    end,
+    Link = mod({wat, "(module (memory (export \"memory\") 1))"}),
+    New = fun(Export) -> inst(mod(Text(Export)), #{links => [{"w", Link}], wasi => #{}}) end,
+    [With, Without] = [New("(export \"memory\" (memory 0))"), New("")],
+    [begin
+         ?assertEqual({ok, [0]}, wasmtime:call(With, Name, [])),
+         ?assertMatch(?WASMTIME_ERROR(memory, unknown_export), wasmtime:call(Without, Name, []))
+     end || Name <- ["write", "random"]],
+    [ok = wasmtime:destroy(I) || I <- [With, Without]].
+
 %% A host function that a link calls may call the instance it runs on.
 t_nested(_) ->
     One = fun(I, [X]) ->

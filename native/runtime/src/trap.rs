@@ -87,7 +87,11 @@ pub fn from_wasmtime(error: &wasmtime::Error) -> Error {
             let error = Error { trace: trace(error), ..Error::new(Class::Trap, kind(*trap), "") };
             Error { message: trap.to_string(), ..error }
         }
-        None => Error { trace: trace(error), ..Error::internal(root_cause(error)) },
+        None => {
+            let known = wasi::refusal(error);
+            let meant = known.unwrap_or_else(|| Error::internal(root_cause(error)));
+            Error { trace: trace(error), ..meant }
+        }
     }
 }
 

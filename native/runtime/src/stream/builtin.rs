@@ -189,12 +189,14 @@ fn range(
     }
 }
 
-/// The guest's memory.
+/// The guest's memory. A caller that has the import from a link that exports it again has a memory of
+/// its own.
 fn bytes<'a>(
     caller: &'a mut Caller<'_, Data>,
     memory: &ModuleExport,
 ) -> wasmtime::Result<&'a mut [u8]> {
-    match caller.get_module_export(memory) {
+    let known = caller.get_module_export(memory);
+    match known.or_else(|| caller.get_export("memory")) {
         Some(Extern::Memory(memory)) => Ok(memory.data_mut(caller)),
         Some(Extern::SharedMemory(memory)) => {
             let data = memory.data();
@@ -205,6 +207,9 @@ fn bytes<'a>(
                 std::slice::from_raw_parts_mut(data.as_ptr().cast_mut().cast(), data.len())
             })
         }
-        _ => Err(Error::internal("a memory that was exported is gone").into()),
+        _ => {
+            let message = "who calls erlang.send or erlang.recv must export its memory as `memory`";
+            Err(Error::new(Class::Memory, Kind::UnknownExport, message).into())
+        }
     }
 }

@@ -4,7 +4,7 @@
 use super::clocks::refused;
 use super::poll::{Layout, poll_oneoff};
 use super::{Wasi, random};
-use crate::error::{Error, Result};
+use crate::error::{Class, Error, Kind, Result};
 use crate::options::Clocks;
 use wasmtime::{Caller, Extern, Linker};
 use wasmtime_wasi::p1::types::{Filetype, Lookupflags};
@@ -19,6 +19,9 @@ const MFILE: i32 = 33;
 /// Errno `notsup`.
 const NOTSUP: i32 = 58;
 const SUCCESS: i32 = 0;
+
+/// What functions of wasmtime-wasi, and ours in their place, say of a caller without a memory.
+const NO_MEMORY: &str = "missing required memory export";
 
 /// Projects a store's data to its WASI context.
 pub(super) trait Get<T>: Fn(&mut T) -> &mut Wasi + Copy + Send + Sync + 'static {}
@@ -57,6 +60,13 @@ pub fn add_unstable_to_linker<T: Send + 'static>(
 /// The status of a guest that called `proc_exit`; any 32 bits, though an OS keeps only the low eight.
 pub fn exit_status(error: &wasmtime::Error) -> Option<i32> {
     error.downcast_ref::<I32Exit>().map(|exit| exit.0)
+}
+
+/// Why a call of WASI failed that is no fault of ours: the caller exports no memory.
+pub fn refusal(error: &wasmtime::Error) -> Option<Error> {
+    let message = "a module that uses WASI must export its memory as `memory`";
+    (error.root_cause().to_string() == NO_MEMORY)
+        .then(|| Error::new(Class::Memory, Kind::UnknownExport, message))
 }
 
 fn internal(error: wasmtime::Error) -> Error {
@@ -239,8 +249,6 @@ fn parts<'a, T: 'static>(
         Some(Extern::SharedMemory(memory)) => {
             Ok((GuestMemory::Shared(memory.data()), get(caller.data_mut())))
         }
-        _ => {
-            Err(wasmtime::Error::msg("a module that uses WASI must export its memory as `memory`"))
-        }
+        _ => Err(wasmtime::Error::msg(NO_MEMORY)),
     }
 }

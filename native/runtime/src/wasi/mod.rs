@@ -17,7 +17,7 @@ mod streams;
 mod template;
 
 pub use inherited::Inherited;
-pub use linker::{add_to_linker, add_unstable_to_linker, exit_status};
+pub use linker::{add_to_linker, add_unstable_to_linker, exit_status, refusal};
 pub use stdio::Input;
 pub(crate) use streams::yield_once;
 pub use streams::{Capture, Captured, CapturedOutput, Target};
