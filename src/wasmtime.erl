@@ -12,6 +12,7 @@
 
 -export([compile/1, compile/2, wat2wasm/1, validate/1, validate/2]).
 -export([serialize/1, serialize/2, deserialize/1, deserialize/2, deserialize_file/1, deserialize_file/2]).
+-export([cached/3]).
 -export([imports/1, exports/1, module_options/1, module_kind/1, pool_info/1]).
 -export([features/0, version/0, preinit/3]).
 -export([prepare/2, instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
@@ -26,7 +27,8 @@
 -export_type([wasm_module/0, template/0, instance/0, ref/0, ref_info/0, object_type/0, value/0,
               source/0,
               error/0, class/0, kind/0, frame/0]).
--export_type([compile_options/0, serialize_options/0, load_options/0, load_file_options/0, instance_options/0,
+-export_type([compile_options/0, serialize_options/0, load_options/0, load_file_options/0, cached_options/0,
+              cache_event/0, instance_options/0,
               call_options/0, preinit_options/0, wasi_options/0, host_fun/0, init/0, pool_info/0,
               external_kind/0]).
 
@@ -63,6 +65,8 @@
 -type serialize_options() :: wasmtime_artifact:serialize().
 -type load_options() :: wasmtime_artifact:load().
 -type load_file_options() :: wasmtime_artifact:load_file().
+-type cached_options() :: wasmtime_cached_options:options().
+-type cache_event() :: wasmtime_cached_options:event().
 -type instance_options() :: wasmtime_options:instance().
 -type call_options() :: wasmtime_options:call().
 -type preinit_options() :: wasmtime_options:preinit().
@@ -161,6 +165,34 @@ deserialize_file(Path, Opts) when is_binary(Path); is_list(Path) ->
 deserialize_file(_, _) ->
     error(badarg).
 
+%% @doc A module that is made once and kept in a directory, as an artifact named by everything that
+%% went into it. `Source' is what {@link compile/2} takes, or a function that makes it and is called
+%% only when it is needed. Options are those of {@link compile/2}, and `preinit' (`{Options, Init}' of
+%% {@link preinit/3}: what is kept is its result), `version' (any term that goes into the name;
+%% needed where a function or files do), `key' (see {@link serialize/2}), `check' (`full' by default,
+%% or `metadata'), `wait' (ms or `infinity', default 60,000: how long to wait for somebody else who is
+%% making the same) and `report' (a function that is told `hit', `made', `{replaced, Error}' or
+%% `{not_stored, Error}'; by default the last two are logged).
+%%
+%% What is found and cannot be used is made again. A directory that cannot be used or is full costs
+%% the entry, not the module; without a key, one that others can write to is refused. Errors: those of
+%% {@link compile/2} and {@link preinit/3}; class `compile', `untrusted' (the directory), `badarg'
+%% (`key' may also be `directory', and `source' for a function that does not answer a module).
+-spec cached(wasmtime_cached_options:source(), file:name_all(), cached_options()) ->
+          {ok, wasm_module()} | {error, error()}.
+cached(Source, Dir, Opts) ->
+    is_source(Source) orelse error(badarg),
+    case wasmtime_text:path(Dir) of
+        {ok, Bin} ->
+            wasmtime_cached:run(Source, Bin, Opts);
+        error ->
+            Text = <<"the directory must be iodata without NUL, and not empty">>,
+            {error, wasmtime_error:badarg(compile, directory, Text)}
+    end.
+
+is_source({wat, Text}) -> is_binary(Text) orelse is_list(Text);
+is_source(Source) -> is_binary(Source) orelse is_function(Source, 0).
+
 %% @doc What a module needs: `{Module, Name, Kind}' in its own order.
 -spec imports(wasm_module()) -> [{binary(), binary(), external_kind()}].
 imports(Mod) -> wasmtime_nif:module_imports(Mod).
@@ -203,26 +235,10 @@ version() -> wasmtime_nif:version().
 %% `unavailable', `badarg'.
 -spec preinit(source(), preinit_options(), init()) -> {ok, binary()} | {error, error()}.
 preinit(Source, Opts, Init) ->
-    with_source(Source, fun preinit_options/1, Opts,
+    with_source(Source, fun wasmtime_preinit:options/1, Opts,
                 fun(Wasm, {Compile, Remove, Instance}) ->
                     wasmtime_preinit:run(Wasm, Compile, Instance, Remove, Init)
                 end).
-
-preinit_options(Opts) ->
-    case wasmtime_options:preinit(Opts) of
-        {ok, Compile, Remove, Rest} ->
-            case wasmtime_options:instance(preinit, Rest, module) of
-                {ok, #{links := [_ | _]}, _} -> {error, no_links()};
-                {ok, Complete, Funs} -> {ok, {Compile, Remove, {Complete, Funs}}};
-                Error -> Error
-            end;
-        Error ->
-            Error
-    end.
-
-no_links() ->
-    Text = <<"links cannot be pre-initialized: their state would stay behind">>,
-    (wasmtime_error:new(preinit, unsupported, Text))#{key => links}.
 
 %% ---- instances ------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@
          array_get/2, array_set/3, heap_collect/1, instance_fuel/1, access_wait/1]).
 -export([stream_send/2, stream_send_dirty/2, stream_close/1]).
 -export([preinit_begin/2, preinit_finish/4]).
+-export([cache_entry/2, cache_prepare/2, cache_lock/2, cache_unlock/1, cache_store/4]).
 
 -nifs([features/0, version/0, live/0, classes_and_kinds/0]).
 -nifs([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/2,
@@ -37,12 +38,13 @@
        array_get/2, array_set/3, heap_collect/1, instance_fuel/1, access_wait/1]).
 -nifs([stream_send/2, stream_send_dirty/2, stream_close/1]).
 -nifs([preinit_begin/2, preinit_finish/4]).
+-nifs([cache_entry/2, cache_prepare/2, cache_lock/2, cache_unlock/1, cache_store/4]).
 
 -on_load(load/0).
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
 %% stub, an option or a message changes; a library of another version does not load.
--define(ABI, 9).
+-define(ABI, 10).
 
 -type error() :: {error, wasmtime_error:t()}.
 -type mod() :: reference().
@@ -270,3 +272,18 @@ preinit_begin(_Wasm, _Opts) -> ?STUB.
 
 -spec preinit_finish(preinit(), instance(), [binary()], [binary()]) -> {ok, binary()} | error().
 preinit_finish(_Pre, _Inst, _Ran, _Remove) -> ?STUB.
+
+-spec cache_entry([binary()], binary() | undefined) -> {binary(), binary() | undefined}.
+cache_entry(_Parts, _Key) -> ?STUB.
+
+-spec cache_prepare(binary(), boolean()) -> ok | error().
+cache_prepare(_Dir, _Private) -> ?STUB.
+
+-spec cache_lock(binary(), binary()) -> {ok, reference()} | busy | error().
+cache_lock(_Dir, _Name) -> ?STUB.
+
+-spec cache_unlock(reference()) -> ok.
+cache_unlock(_Lock) -> ?STUB.
+
+-spec cache_store(mod(), binary(), binary(), binary() | undefined) -> ok | error().
+cache_store(_Mod, _Dir, _Name, _Key) -> ?STUB.

@@ -5,7 +5,25 @@
 
 -include("wasmtime_instance.hrl").
 
--export([run/5, run_fun/3]).
+-export([options/1, plan/1, run/5, run_fun/3]).
+
+%% @doc The complete options: of the compilation, the exports to remove, and those of the instance.
+-spec options(term()) -> {ok, {map(), [binary()], {map(), map()}}} | {error, wasmtime_error:t()}.
+options(Opts) ->
+    case wasmtime_options:preinit(Opts) of
+        {ok, Compile, Remove, Rest} ->
+            case wasmtime_options:instance(preinit, Rest, module) of
+                {ok, #{links := [_ | _]}, _} -> {error, no_links()};
+                {ok, Complete, Funs} -> {ok, {Compile, Remove, {Complete, Funs}}};
+                Error -> Error
+            end;
+        Error ->
+            Error
+    end.
+
+no_links() ->
+    Text = <<"links cannot be pre-initialized: their state would stay behind">>,
+    (wasmtime_error:new(preinit, unsupported, Text))#{key => links}.
 
 %% @doc The snapshot of a module after Init. `Opts' are complete instance options, `Funs' its
 %% imports; `Init' is a list of calls or a function of the instance.
@@ -40,6 +58,8 @@ snapshot(_, _, _, Error, _) ->
 
 %% ---- the init -------------------------------------------------------------------------------
 
+%% @doc What an init says is to be done, checked.
+-spec plan(term()) -> {ok, [{binary(), [term()]}] | function()} | {error, wasmtime_error:t()}.
 plan(Init) when is_function(Init, 1) -> {ok, Init};
 plan(Init) when length(Init) >= 0 -> plan(Init, []);
 plan(_) -> bad_plan("init must be a list of calls or a function of the instance", []).

@@ -31,8 +31,13 @@ t_streams_example(_) ->
     lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
 
 %% Every Erlang block of the page on servers and pools runs, in order, in one shell.
-t_pool_page(Config) ->
-    Blocks = blocks("docs/pool.md"),
+t_pool_page(Config) -> page("docs/pool.md", Config).
+
+%% So do those of the page on artifacts.
+t_artifacts_page(Config) -> page("docs/artifacts.md", Config).
+
+page(File, Config) ->
+    Blocks = blocks(File),
     ?assertMatch([_, _ | _], Blocks),
     {ok, Old} = file:get_cwd(),
     ok = file:set_cwd(wasmtime_test:temp(Config, "page")),

@@ -13,6 +13,7 @@ rustler::atoms! {
     start,
     dirty,
     not_running,
+    busy,
     again,
     result,
     // messages

@@ -26,7 +26,7 @@ use rustler::{Env, Term};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Must equal `?ABI` of wasmtime_nif.erl: a library of another build is refused.
-const ABI: u32 = 9;
+const ABI: u32 = 10;
 
 fn load(env: Env<'_>, info: Term<'_>) -> bool {
     let wanted: Result<(rustler::Atom, u32), _> = info.decode();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc, Term};
+use wasmtime_beam::cache::Lock;
 use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason, Ref};
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
@@ -185,6 +186,31 @@ impl Drop for Prepared {
         // It may hold the last handle of its module.
         if let Some(template) = self.template.take() {
             background::run(move || drop(template));
+        }
+    }
+}
+
+/// The right to make an entry of a cache; lost with its process.
+pub struct Maker(Mutex<Option<Lock>>);
+
+impl Maker {
+    pub fn new(lock: Lock) -> Self {
+        Maker(Mutex::new(Some(lock)))
+    }
+
+    pub fn take(&self) -> Option<Lock> {
+        self.0.lock().take()
+    }
+}
+
+#[rustler::resource_impl]
+impl Resource for Maker {}
+
+impl Drop for Maker {
+    fn drop(&mut self) {
+        // Closing a file may take its time.
+        if let Some(lock) = self.take() {
+            background::run(move || drop(lock));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`template::Template`]: what instances of one sort are made of.
 //! - [`links::Chain`]: several modules that share a store, each serving those after it.
 //! - [`guest::Guest`]: a live instance, polled by a runner; [`guest::Step`]: what a poll ended with.
+//! - [`cache::Entry`]: an artifact in a directory that processes and nodes share.
 //! - [`memory::Pool`]: slots for linear memories; a slot is restored before its next tenant comes.
 //! - [`preinit::Instrumented`]: a module made ready for its init run.
 //! - [`stream`]: what an instance is sent, and where its output goes.
@@ -11,6 +12,7 @@
 //!
 //! Absent here: Erlang terms, processes, messages, defaults of options.
 
+pub mod cache;
 pub mod counts;
 pub mod engine;
 pub mod error;

@@ -1,5 +1,6 @@
 //! The functions of wasmtime_nif.erl: `<noun>_<verb>`, one file per noun.
 
+mod cache;
 mod call;
 mod global;
 mod host;

@@ -18,6 +18,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
+/// Version of the layout.
+pub use super::footer::VERSION as CONTAINER_VERSION;
+
 /// Images begin and end on multiples of this many bytes: the largest page of any host that can run
 /// the code.
 pub const ALIGNMENT: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 };

@@ -13,7 +13,7 @@ pub(super) const TRAILER: usize = 8 * 4 + 4 + 8;
 const MAGIC: &[u8; 8] = b"WASMBEAM";
 
 /// Version of the container's layout. The magic and it stay where they are in every version.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// Bytes of one memory in the footer.
 const RECORD: usize = 8 * 4 + 4 + 4;
