@@ -1,7 +1,9 @@
 //! Counts of live native objects, so that a test can see that nothing is left behind.
 //! An object that must not leak holds a `Live`.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::shard::Counter;
 
 /// The sorts of objects that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +60,11 @@ impl Object {
     }
 }
 
-static LIVE: [AtomicUsize; Object::ALL.len()] = [const { AtomicUsize::new(0) }; Object::ALL.len()];
+static LIVE: [Counter; Object::ALL.len()] = [const { Counter::new() }; Object::ALL.len()];
 
 /// How many objects of a sort are alive.
 pub fn live(object: Object) -> usize {
-    LIVE[object as usize].load(Relaxed)
+    LIVE[object as usize].sum(Relaxed)
 }
 
 /// Counts its owner while it lives.
@@ -71,13 +73,13 @@ pub struct Live(Object);
 
 impl Live {
     pub fn new(object: Object) -> Self {
-        LIVE[object as usize].fetch_add(1, Relaxed);
+        LIVE[object as usize].mine().fetch_add(1, Relaxed);
         Live(object)
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        LIVE[self.0 as usize].fetch_sub(1, Relaxed);
+        LIVE[self.0 as usize].mine().fetch_sub(1, Relaxed);
     }
 }

@@ -26,6 +26,7 @@ pub mod options;
 pub mod preinit;
 pub mod reactor;
 pub mod runner;
+mod shard;
 mod stack;
 pub mod stream;
 pub mod template;

@@ -127,7 +127,7 @@ fn linker(module: &wasmtime::Module, shape: &Shape) -> Result<Linker<Data>> {
 
 fn wasi_of(data: &mut Data) -> &mut Wasi {
     // Linked with WASI means made with WASI: both come from the same options.
-    data.wasi.as_mut().expect("a guest linked with WASI has its state")
+    data.wasi.as_deref_mut().expect("a guest linked with WASI has its state")
 }
 
 pub(crate) fn unsupported(module: &str, name: &str) -> Error {

@@ -2,7 +2,7 @@
 //! A stack is never zeroed; guests cannot read it.
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use wasmtime::{StackCreator, StackMemory};
@@ -110,6 +110,7 @@ impl Drop for Mapping {
 }
 
 fn page() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
     // SAFETY: sysconf has no preconditions.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    *SIZE.get_or_init(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize })
 }

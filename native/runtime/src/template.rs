@@ -86,7 +86,7 @@ impl Template {
     }
 
     /// The WASI state of one instance.
-    pub(crate) fn instantiate_wasi(&self, ends: &Ends) -> Result<Option<Wasi>> {
-        self.wasi.as_ref().map(|wasi| wasi.instantiate(ends)).transpose()
+    pub(crate) fn instantiate_wasi(&self, ends: &Ends) -> Result<Option<Box<Wasi>>> {
+        self.wasi.as_ref().map(|wasi| wasi.instantiate(ends).map(Box::new)).transpose()
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::guest::{Control, JobId, Reason};
+use crate::shard::Counter;
 
 /// Length of a slice: while guests are polled in slices, every engine's epoch is bumped at this pace.
 const SLICE: Duration = Duration::from_millis(1);
@@ -22,7 +23,7 @@ static POLLED: AtomicBool = AtomicBool::new(false);
 
 /// Polls in slices under way: one may last long when the guest is inside a bulk instruction, and
 /// must still find the ticker awake afterwards.
-static POLLING: AtomicUsize = AtomicUsize::new(0);
+static POLLING: Counter = Counter::new();
 
 /// True while the ticker bumps the engines.
 static SLICING: AtomicBool = AtomicBool::new(false);
@@ -83,26 +84,29 @@ fn ticker() -> &'static Ticker {
 }
 
 /// A poll in slices, while it lives: the guest yields at every tick.
-pub struct Slice(());
+pub struct Slice(&'static AtomicUsize);
 
 impl Slice {
     /// Wakes the ticker if it sleeps; else this costs three atomic accesses.
     pub fn begin() -> Self {
-        POLLING.fetch_add(1, Ordering::SeqCst);
-        POLLED.store(true, Ordering::Relaxed);
+        let polling = POLLING.mine();
+        polling.fetch_add(1, Ordering::SeqCst);
+        if !POLLED.load(Ordering::Relaxed) {
+            POLLED.store(true, Ordering::Relaxed);
+        }
         if !SLICING.load(Ordering::SeqCst) && !SLICING.swap(true, Ordering::SeqCst) {
             let ticker = ticker();
             let mut state = ticker.state.lock();
             state.quiet = 0;
             wake_by(ticker, &mut state, Instant::now() + SLICE);
         }
-        Slice(())
+        Slice(polling)
     }
 }
 
 impl Drop for Slice {
     fn drop(&mut self) {
-        POLLING.fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -116,12 +120,12 @@ fn tick(state: &mut State) {
     if !SLICING.load(Ordering::SeqCst) {
         return;
     }
-    let polled = POLLED.swap(false, Ordering::Relaxed) || POLLING.load(Ordering::SeqCst) > 0;
+    let polled = POLLED.swap(false, Ordering::Relaxed) || POLLING.sum(Ordering::SeqCst) > 0;
     state.quiet = if polled { 0 } else { state.quiet + 1 };
     if state.quiet >= QUIET {
         SLICING.store(false, Ordering::SeqCst);
         // A poll that began meanwhile saw the ticker awake, and relies on it.
-        if POLLING.load(Ordering::SeqCst) > 0 {
+        if POLLING.sum(Ordering::SeqCst) > 0 {
             state.quiet = 0;
             SLICING.store(true, Ordering::SeqCst);
         }

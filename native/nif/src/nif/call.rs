@@ -8,8 +8,7 @@ use wasmtime_beam::guest::{Job, Reason, Request, Submitted};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
 
-use super::host::reply;
-use super::{done, guarded};
+use super::{done, guarded, host};
 use crate::client::{Reply, Requester};
 use crate::resource::{Call, Instance};
 use crate::runner::scheduler;
@@ -65,7 +64,10 @@ fn call_resume<'a>(
     id: u64,
     answer: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    reply(call.0.instance(), id, answer)?;
+    let control = call.0.instance().guest().control();
+    if let Some(answer) = host::read(control, id, answer)? {
+        call.0.reply(id, answer);
+    }
     Ok(guarded(env, || call.0.poll(env)))
 }
 
@@ -78,7 +80,8 @@ fn request(
     let signature = instance.guest().module().function(name).ok_or_else(|| {
         Error::new(Class::Call, Kind::UnknownExport, format!("no exported function {name:?}"))
     })?;
-    let args = value::decode_list(values, &signature.params, &format!("the function {name:?}"))?;
+    let args =
+        value::decode_list(values, &signature.params, &format_args!("the function {name:?}"))?;
     Ok(Request::Call { export: name.to_owned(), args, fuel })
 }
 

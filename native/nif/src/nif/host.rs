@@ -2,7 +2,7 @@
 
 use rustler::{Atom, Binary, Error as NifError, ListIterator, NifResult, ResourceArc, Term};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
-use wasmtime_beam::guest::HostImport;
+use wasmtime_beam::guest::{Control, HostImport};
 use wasmtime_beam::value::Value;
 
 use crate::atoms;
@@ -11,23 +11,26 @@ use crate::term::value;
 
 #[rustler::nif]
 fn host_reply(instance: ResourceArc<Instance>, call: u64, answer: Term<'_>) -> NifResult<Atom> {
-    reply(&instance, call, answer)?;
+    let control = instance.guest().control();
+    if let Some(answer) = read(control, call, answer)? {
+        control.reply(call, answer);
+    }
     Ok(atoms::ok())
 }
 
-/// Hands an answer to the parked host call; a late or unknown one is dropped.
-pub fn reply(instance: &Instance, call: u64, answer: Term<'_>) -> NifResult<()> {
-    let control = instance.guest().control();
+/// The answer to a parked host call; `None` for a late or unknown one.
+pub fn read(
+    control: &Control,
+    call: u64,
+    answer: Term<'_>,
+) -> NifResult<Option<Result<Vec<Value>>>> {
     let (tag, content): (Atom, Term<'_>) = answer.decode()?;
-    if let Some(import) = control.parked_import(call) {
-        control.reply(call, self::answer(&import, tag, content)?);
-    }
-    Ok(())
+    control.parked_import(call).map(|import| self::answer(&import, tag, content)).transpose()
 }
 
 /// The values of `{ok, Values}`, or why the host function failed.
 fn answer(import: &HostImport, tag: Atom, content: Term<'_>) -> NifResult<Result<Vec<Value>>> {
-    let name = format!("the host function {}.{}", import.module, import.name);
+    let name = format_args!("the host function {}.{}", import.module, import.name);
     if tag == atoms::error() {
         let text: Binary<'_> = content.decode()?;
         let text = String::from_utf8_lossy(text.as_slice());

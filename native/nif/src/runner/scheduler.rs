@@ -15,6 +15,7 @@ use wasmtime_beam::guest::{
     Client, Guest, HostCall, Job, JobId, Outcome, Request, Step, Submitted,
 };
 use wasmtime_beam::ticker::{self, Slice};
+use wasmtime_beam::value::Value;
 
 use crate::client::{Home, Reply, number};
 use crate::resource::{Call, Instance};
@@ -160,6 +161,16 @@ impl Turn {
             consume_timeslice(env, 100);
         }
         polled
+    }
+
+    /// Answers a host call; whoever polls is woken, unless that is this call, which polls next.
+    pub fn reply(&self, id: u64, answer: Result<Vec<Value>, Error>) {
+        let control = self.instance.guest().control();
+        if self.driving.load(Ordering::Relaxed) {
+            control.reply_awake(id, answer);
+        } else {
+            control.reply(id, answer);
+        }
     }
 
     /// True when it is this call's turn to poll.

@@ -1,5 +1,7 @@
 //! WebAssembly values, both ways.
 
+use std::fmt;
+
 use rustler::{Binary, Encoder, Env, ListIterator, NewBinary, ResourceArc, Term, TermType};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
 use wasmtime_beam::value::{Type, Value};
@@ -66,13 +68,22 @@ const CANONICAL64: u64 = 0x7ff8_0000_0000_0000;
 ///
 /// # Errors
 /// Class `call`: `badarity` for a wrong count, `badarg` naming the position for a wrong value.
-pub fn decode_list(list: ListIterator<'_>, types: &[Type], what: &str) -> Result<Vec<Value>> {
+/// `what` is only written for them.
+pub fn decode_list(
+    list: ListIterator<'_>,
+    types: &[Type],
+    what: &(impl fmt::Display + ?Sized),
+) -> Result<Vec<Value>> {
     let terms: Vec<Term<'_>> = list.collect();
     decode_terms(&terms, types, what)
 }
 
 /// As `decode_list`, of terms that are counted already.
-pub fn decode_terms(terms: &[Term<'_>], types: &[Type], what: &str) -> Result<Vec<Value>> {
+pub fn decode_terms(
+    terms: &[Term<'_>],
+    types: &[Type],
+    what: &(impl fmt::Display + ?Sized),
+) -> Result<Vec<Value>> {
     if terms.len() != types.len() {
         let (want, got) = (types.len(), terms.len());
         let message = format!("{what} takes {want} values, {got} were given");
@@ -85,11 +96,15 @@ pub fn decode_terms(terms: &[Term<'_>], types: &[Type], what: &str) -> Result<Ve
 ///
 /// # Errors
 /// As [`decode_list`].
-pub fn decode_each(terms: &[Term<'_>], ty: &Type, what: &str) -> Result<Vec<Value>> {
+pub fn decode_each(
+    terms: &[Term<'_>],
+    ty: &Type,
+    what: &(impl fmt::Display + ?Sized),
+) -> Result<Vec<Value>> {
     terms.iter().enumerate().map(|(at, term)| nth(at, *term, ty, what)).collect()
 }
 
-fn nth(at: usize, term: Term<'_>, ty: &Type, what: &str) -> Result<Value> {
+fn nth(at: usize, term: Term<'_>, ty: &Type, what: &(impl fmt::Display + ?Sized)) -> Result<Value> {
     decode(term, ty).ok_or_else(|| {
         let message = format!("value {} of {what} is not of type {ty}", at + 1);
         Error::new(Class::Call, Kind::Badarg, message)

@@ -2,14 +2,14 @@
 //! host calls, and who may enter the store. It holds no store and no future.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::host_call::{HostCall, HostImport};
+use super::host_call::{HostCall, HostImport, Parked};
 use super::job::{Client, Job, JobId, Reason};
 use super::state::{Next, State, Submitted, wake};
 use crate::error::{Class, Error, Kind, Result};
@@ -26,6 +26,9 @@ pub struct Control {
     stop: AtomicBool,
     state: Mutex<State>,
 }
+
+/// What the host answers: the values of the results, or why there are none.
+type Answer = Result<Vec<Value>>;
 
 /// Calls from within host calls of one guest, at most: each holds a stack.
 const MAX_NESTED: usize = 64;
@@ -168,34 +171,6 @@ impl Control {
         self.state.lock().turn == Some(job)
     }
 
-    /// Sees that somebody looks at the host calls of the running job when their time may be over.
-    /// One watch serves all of a job's host calls: arming one for each would cost as much as they do.
-    pub(super) fn watch_host(self: &Arc<Self>, state: &mut State) {
-        let (Some(limit), Some(running)) = (self.host_timeout, state.running.last_mut()) else {
-            return;
-        };
-        if running.host_deadline.is_none() {
-            let reason = Reason::HostTimeout(limit);
-            running.host_deadline = ticker::arm(limit, self, running.id, reason);
-        }
-    }
-
-    /// Ends `job` if its host call is overdue, else looks again when it can be.
-    pub(crate) fn expire_host(self: &Arc<Self>, job: JobId) {
-        let Some(limit) = self.host_timeout else { return };
-        let mut state = self.state.lock();
-        let Some(at) = state.running.iter().position(|running| running.id == job) else { return };
-        let waited = state.parked.get(at).map(|parked| parked.since.elapsed());
-        let left = waited.map_or(limit, |waited| limit.saturating_sub(waited));
-        if left.is_zero() {
-            drop(state);
-            self.cancel(job, Reason::HostTimeout(limit));
-        } else {
-            let reason = Reason::HostTimeout(limit);
-            state.running[at].host_deadline = ticker::arm(left, self, job, reason);
-        }
-    }
-
     /// Interrupts whatever runs. False when nothing does.
     pub fn interrupt(self: &Arc<Self>) -> bool {
         let running = self.state.lock().running.first().map(|running| running.id);
@@ -228,13 +203,21 @@ impl Control {
         state.running.iter().find(|running| running.id == job)?.cancelled
     }
 
-    /// Answers a parked host call; a late or unknown answer is dropped.
-    pub fn reply(&self, call: u64, answer: std::result::Result<Vec<Value>, Error>) {
+    /// Answers a parked host call and wakes the runner; a late or unknown answer is dropped.
+    pub fn reply(&self, call: u64, answer: Answer) {
+        self.answer(call, answer).into_iter().for_each(wake);
+    }
+
+    /// As [`Control::reply`], by a runner that polls next.
+    pub fn reply_awake(&self, call: u64, answer: Answer) {
+        self.answer(call, answer);
+    }
+
+    fn answer(&self, call: u64, answer: Answer) -> Option<MutexGuard<'_, State>> {
         let mut state = self.state.lock();
-        if let Some(parked) = state.parked.iter_mut().find(|parked| parked.id == call) {
-            parked.answer.get_or_insert(answer);
-            wake(state);
-        }
+        let parked = state.parked.iter_mut().find(|parked| parked.id == call)?;
+        parked.answer.get_or_insert(answer);
+        Some(state)
     }
 
     /// The import behind a parked host call, by which its answer is decoded.
@@ -246,7 +229,8 @@ impl Control {
     /// The newest host call that nobody was told of yet, and who is to be told.
     pub(super) fn take_host_call(&self) -> Option<(Arc<dyn Client>, HostCall)> {
         let mut state = self.state.lock();
-        let call = state.parked.last_mut()?.call.take()?;
+        let Parked { id, args, import, .. } = state.parked.last_mut()?;
+        let call = HostCall { id: *id, args: args.take()?, import: import.clone() };
         Some((state.running.last()?.client.clone(), call))
     }
 
@@ -255,11 +239,23 @@ impl Control {
         self.state.lock().waker.replace(waker)
     }
 
-    /// A runner enters; false when it must wait for a wake because an access is under way.
-    pub(super) fn begin_poll(&self) -> bool {
+    /// A runner enters; with `idle` it gets the next job, and without one it is detached.
+    pub(super) fn enter(&self, idle: bool) -> Next {
         let mut state = self.state.lock();
         state.refused = state.accessing > 0;
-        !state.refused
+        match idle {
+            _ if state.refused => Next::Wait,
+            false => Next::Go,
+            true if state.doomed => Next::Doomed,
+            true => state.next_job(),
+        }
+    }
+
+    /// True when somebody is inside the store, who wakes the runner then.
+    pub(super) fn is_entered(&self) -> bool {
+        let mut state = self.state.lock();
+        state.refused = state.accessing > 0;
+        state.refused
     }
 
     /// Somebody other than the runner enters the store: only when the guest is idle, or parked in
@@ -278,34 +274,18 @@ impl Control {
         Ok(Access(self))
     }
 
-    /// The next job to run; without one the runner is detached.
-    pub(super) fn next_job(&self) -> Next {
-        let mut state = self.state.lock();
-        if state.accessing > 0 {
-            state.refused = true;
-            return Next::Wait;
-        }
-        match state.queue.pop_front() {
-            Some(job) => {
-                state.begin(&job);
-                Next::Job(job)
-            }
-            None if state.doomed => Next::Wait,
-            None => {
-                (state.attached, state.turn, state.waker) = (false, None, None);
-                Next::Idle
-            }
-        }
-    }
-
     /// The running job ended: host calls of it that are still parked are forgotten.
     pub(super) fn ended(&self) {
         let mut state = self.state.lock();
+        let ended = state.running.pop();
         state.running.clear();
-        let dropped = std::mem::take(&mut state.parked);
-        self.stop.store(false, SeqCst);
+        // Both lists keep their room for the next run.
+        let dropped: Vec<Parked> = state.parked.drain(..).collect();
+        if self.stop.load(SeqCst) {
+            self.stop.store(false, SeqCst);
+        }
         drop(state);
-        drop(dropped);
+        drop((ended, dropped));
     }
 
     /// A nested job ended, or was dropped with the run around it.
@@ -381,10 +361,4 @@ impl Drop for Access<'_> {
             wake(state);
         }
     }
-}
-
-/// A number that no other job or host call of this VM has.
-pub fn next_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Relaxed)
 }

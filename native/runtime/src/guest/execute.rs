@@ -24,7 +24,8 @@ pub(super) async fn execute(cell: &mut StoreCell, linked: &Linked, request: Requ
     // The last deadline may be long past, and would cost a yield at once.
     cell.store.set_epoch_deadline(1);
     match request {
-        Request::Instantiate => instantiate(cell, linked).await,
+        // Boxed: the future of a call should be small, for it is moved.
+        Request::Instantiate => Box::pin(instantiate(cell, linked)).await,
         request => {
             let counts = cell.module.engine().options().fuel;
             // Without a limit of its own a call has all the fuel there is.
@@ -79,7 +80,8 @@ pub(super) async fn stoppable(
     .await
 }
 
-async fn instantiate(cell: &mut StoreCell, linked: &Linked) -> Outcome {
+/// Makes the instance of a store.
+pub(super) async fn instantiate(cell: &mut StoreCell, linked: &Linked) -> Outcome {
     if cell.module.engine().options().fuel {
         set_fuel(&mut cell.store.as_context_mut(), u64::MAX)?;
     }
@@ -124,16 +126,15 @@ fn set_fuel(store: &mut StoreContextMut<'_, Data>, fuel: u64) -> Result<()> {
 async fn call(mut store: StoreContextMut<'_, Data>, callee: &Callee, args: &[Value]) -> Outcome {
     // What is rooted for the call goes with it.
     let mut scope = RootScope::new(&mut store);
-    let func = callee.find(&mut scope)?;
-    let ty = func.ty(&scope);
+    let (func, arity) = callee.find(&mut scope)?;
     let params = match args.iter().map(Value::to_number).collect::<Option<Vec<Val>>>() {
         Some(numbers) => numbers,
         None => {
-            let types: Vec<Type> = ty.params().map(|ty| Type::of(&ty)).collect();
+            let types: Vec<Type> = func.ty(&scope).params().map(|ty| Type::of(&ty)).collect();
             enter_all(&mut scope, args, &types, Class::Call, || callee.to_string())?
         }
     };
-    let mut results = vec![Val::I32(0); ty.results().len()];
+    let mut results = vec![Val::I32(0); arity];
     match func.call_async(&mut scope, &params, &mut results).await {
         Ok(()) => leave_all(&mut scope, &results),
         Err(error) => exit_is_success(failed(&mut scope.as_context_mut(), &error)),
@@ -167,21 +168,28 @@ impl fmt::Display for Callee {
 }
 
 impl Callee {
-    fn find(&self, mut store: impl AsContextMut<Data = Data>) -> Result<Func> {
+    /// The function, and how many results it has.
+    fn find(&self, mut store: impl AsContextMut<Data = Data>) -> Result<(Func, usize)> {
         match self {
-            Callee::Export(name) => {
-                let instance = store.as_context().data().instance;
-                let func = instance.and_then(|instance| instance.get_func(&mut store, name));
-                func.ok_or_else(|| {
-                    let message = format!("no exported function {name:?}");
-                    Error::new(Class::Call, Kind::UnknownExport, message)
-                })
-            }
+            Callee::Export(name) => exported(&mut store, name).ok_or_else(|| {
+                let message = format!("no exported function {name:?}");
+                Error::new(Class::Call, Kind::UnknownExport, message)
+            }),
             Callee::Ref(reference) => {
-                reference.func_in(&store.as_context().data().control, "the function")
+                let control = &store.as_context().data().control;
+                let func = reference.func_in(control, "the function")?;
+                Ok((func, func.ty(&store).results().len()))
             }
         }
     }
+}
+
+/// Its place and its type are the module's: asking the store for them costs as much as a short call.
+fn exported(mut store: impl AsContextMut<Data = Data>, name: &str) -> Option<(Func, usize)> {
+    let Data { module, instance, .. } = store.as_context().data();
+    let (place, arity) = module.as_ref()?.find(name)?;
+    let func = (*instance)?.get_module_export(&mut store, &place)?.into_func()?;
+    Some((func, arity))
 }
 
 /// `proc_exit(0)` is an end like any other.

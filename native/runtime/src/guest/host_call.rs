@@ -12,9 +12,10 @@ use std::time::Instant;
 
 use wasmtime::{AsContextMut, Caller, StoreContextMut, Val};
 
-use super::control::{Control, next_id};
+use super::control::Control;
 use super::execute;
 use super::job::{Job, JobId, Request};
+use super::number::next_id;
 use super::refs::{Misfit, enter, leave_all};
 use super::store::Data;
 use crate::error::{Class, Error, Kind};
@@ -42,7 +43,7 @@ pub struct HostCall {
 pub(super) struct Parked {
     pub(super) id: u64,
     /// Taken by the runner when it tells the host.
-    pub(super) call: Option<HostCall>,
+    pub(super) args: Option<Vec<Value>>,
     pub(super) answer: Option<Result<Vec<Value>, Error>>,
     pub(super) import: Arc<HostImport>,
     pub(super) since: Instant,
@@ -108,10 +109,9 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     fn begin(control: &'a Arc<Control>, import: Arc<HostImport>, args: Vec<Value>) -> Self {
         let id = next_id();
-        let call = Some(HostCall { id, import: import.clone(), args });
         let (since, nested) = (Instant::now(), VecDeque::new());
         let mut state = control.state();
-        state.parked.push(Parked { id, call, answer: None, import, since, nested });
+        state.parked.push(Parked { id, args: Some(args), answer: None, import, since, nested });
         control.watch_host(&mut state);
         drop(state);
         Waiting { control, id, over: AtomicBool::new(false) }
@@ -124,7 +124,8 @@ impl<'a> Waiting<'a> {
         loop {
             match (Arrival { waiting: self, caller, told }).await {
                 Event::Answer(answer) => return answer,
-                Event::Nested(job) => nested(self.control, caller, job).await,
+                // Boxed: the future of every host call would grow by it.
+                Event::Nested(job) => Box::pin(nested(self.control, caller, job)).await,
             }
             told = true;
         }

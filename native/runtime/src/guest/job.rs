@@ -4,8 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::control::{destroyed, next_id};
+use super::control::destroyed;
 use super::host_call::HostCall;
+use super::number::next_id;
 use super::refs::Ref;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind, Result};
@@ -139,21 +140,6 @@ impl Reason {
             Reason::Destroyed => destroyed(),
         }
     }
-}
-
-/// Asks for an instantiation whose outcome is read from its poll.
-pub(super) struct Nobody;
-
-impl Client for Nobody {
-    fn host_call(&self, _: HostCall) -> bool {
-        false
-    }
-
-    fn asker(&self) -> u64 {
-        0
-    }
-
-    fn finish(&self, _: JobId, _: Outcome) {}
 }
 
 /// A panic's message as an error.

@@ -14,7 +14,7 @@ use super::chain::places;
 use super::control::{Control, destroyed};
 use super::execute::{execute, stoppable};
 use super::host_call::{HostCall, visit};
-use super::job::{Client, Job, JobId, Nobody, Outcome, Reason, Request, panicked};
+use super::job::{Client, Job, JobId, Outcome, Reason, Request, panicked};
 use super::state::{Next, Submitted};
 use super::store::{Data, StoreCell};
 use super::view::View;
@@ -34,24 +34,24 @@ const HANDS_OFF: Duration = Duration::from_micros(100);
 
 /// A live instance, or what is left of one. Everything about it is safe from any thread.
 pub struct Guest {
-    control: Arc<Control>,
+    pub(super) control: Arc<Control>,
     pub(super) linked: Arc<Linked>,
     pub(super) module: Module,
     output: Option<Captured>,
     inbox: Arc<Inbox>,
-    body: Mutex<Body>,
+    pub(super) body: Mutex<Body>,
     /// The instance's place in its pool.
-    permit: Mutex<Option<Permit>>,
+    pub(super) permit: Mutex<Option<Permit>>,
     _live: Live,
 }
 
-enum Body {
+pub(super) enum Body {
     Idle(Box<StoreCell>),
     Running(Run),
     Gone,
 }
 
-struct Run {
+pub(super) struct Run {
     job: Job,
     /// Memories for the store, offered in the first poll of an instantiation.
     lease: Option<Lease>,
@@ -155,31 +155,6 @@ impl Guest {
         self.body.try_lock().is_some_and(|body| matches!(*body, Body::Gone))
     }
 
-    /// Makes the instance at once, on this thread: for modules without a start section. A guest
-    /// that could not be made is gone.
-    ///
-    /// # Errors
-    /// Traps of segments, limits, and host errors.
-    pub fn instantiate(&self) -> Result<()> {
-        let job = Job::new(Request::Instantiate, Arc::new(Nobody));
-        self.submit(job, None)?;
-        let mut cx = Context::from_waker(Waker::noop());
-        let outcome = loop {
-            match self.poll(&mut cx) {
-                Step::Done(_, outcome) => break outcome,
-                Step::Wait => std::hint::spin_loop(),
-                Step::Host(..) | Step::Idle | Step::Gone => {
-                    break Err(Error::internal(
-                        "an instantiation without start asked for the host",
-                    ));
-                }
-            }
-        };
-        // The last poll detaches this thread, or takes the store down.
-        self.poll(&mut cx);
-        outcome.map(drop)
-    }
-
     /// Queues a job; `timeout` runs from this moment on.
     ///
     /// # Errors
@@ -190,10 +165,14 @@ impl Guest {
 
     /// Moves the guest on until it waits or a job ended. Called by its runner only.
     pub fn poll(&self, cx: &mut Context<'_>) -> Step {
-        if !self.control.begin_poll() {
-            return Step::Wait;
-        }
-        let step = self.step(&mut self.body.lock(), cx);
+        let mut body = match self.body.try_lock() {
+            Some(body) => body,
+            // A visitor: waiting for it would hold a scheduler.
+            None if self.control.is_entered() => return Step::Wait,
+            None => self.body.lock(),
+        };
+        let step = self.step(&mut body, cx);
+        drop(body);
         if let Step::Gone = step {
             self.permit.lock().take();
             self.control.gone();
@@ -202,16 +181,12 @@ impl Guest {
     }
 
     fn step(&self, body: &mut Body, cx: &mut Context<'_>) -> Step {
-        if let Body::Idle(_) = body {
-            if self.control.is_doomed() {
-                *body = Body::Gone;
-            } else {
-                match self.control.next_job() {
-                    Next::Job(job) => self.begin(body, job),
-                    Next::Wait => return Step::Wait,
-                    Next::Idle => return Step::Idle,
-                }
-            }
+        match self.control.enter(matches!(body, Body::Idle(_))) {
+            Next::Go => {}
+            Next::Job(job) => self.begin(body, job),
+            Next::Doomed => *body = Body::Gone,
+            Next::Wait => return Step::Wait,
+            Next::Idle => return Step::Idle,
         }
         self.advance(body, cx)
     }

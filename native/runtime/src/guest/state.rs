@@ -12,8 +12,12 @@ use crate::ticker::Armed;
 
 /// What a runner does next.
 pub(super) enum Next {
+    /// The run under way goes on.
+    Go,
     Job(Job),
-    /// Somebody is inside the store, or it is about to go: poll again after a wake.
+    /// The store goes.
+    Doomed,
+    /// Somebody is inside the store: poll again after a wake.
     Wait,
     Idle,
 }
@@ -65,6 +69,20 @@ impl Running {
 }
 
 impl State {
+    /// Without a job nobody runs the guest any more.
+    pub(super) fn next_job(&mut self) -> Next {
+        match self.queue.pop_front() {
+            Some(job) => {
+                self.begin(&job);
+                Next::Job(job)
+            }
+            None => {
+                (self.attached, self.turn, self.waker) = (false, None, None);
+                Next::Idle
+            }
+        }
+    }
+
     /// A job counts as running from here on.
     pub(super) fn begin(&mut self, job: &Job) {
         self.running.push(Running::new(job));

@@ -16,8 +16,11 @@ use crate::wasi::Wasi;
 
 /// The data of a guest's store.
 pub struct Data {
+    /// The module of the instance; `None` in a store that only links.
+    pub(super) module: Option<Module>,
     pub(crate) control: Arc<Control>,
-    pub(crate) wasi: Option<Wasi>,
+    /// Boxed: a store is moved a few times while it is made.
+    pub(crate) wasi: Option<Box<Wasi>>,
     pub(crate) limiter: Limiter,
     pub(crate) ends: Ends,
     pub(super) instance: Option<Instance>,
@@ -26,11 +29,12 @@ pub struct Data {
 impl Data {
     pub(crate) fn new(
         control: Arc<Control>,
-        wasi: Option<Wasi>,
+        wasi: Option<Box<Wasi>>,
         limits: Limits,
         ends: Ends,
     ) -> Self {
-        Data { control, wasi, limiter: Limiter::new(limits), ends, instance: None }
+        let limiter = Limiter::new(limits);
+        Data { module: None, control, wasi, limiter, ends, instance: None }
     }
 }
 
@@ -46,9 +50,9 @@ pub struct StoreCell {
 }
 
 impl StoreCell {
-    pub fn new(module: &Module, data: Data) -> Self {
-        let engine = module.engine().wasmtime();
-        let mut store = Store::new(engine, data);
+    pub fn new(module: &Module, mut data: Data) -> Self {
+        data.module = Some(module.clone());
+        let mut store = Store::new(module.engine().wasmtime(), data);
         store.limiter(|data| &mut data.limiter);
         // Every bump of the epoch is a look at the flags; the runner polls again at once.
         store.set_epoch_deadline(1);

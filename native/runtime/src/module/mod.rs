@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmtime::ExternType;
+use wasmtime::{ExternType, ModuleExport};
 
 pub use facts::Facts;
 pub use inspect::{Export, ExternKind, Import};
@@ -53,9 +53,15 @@ struct Inner {
     engine: Arc<Engine>,
     memories: Vec<MemoryPlan>,
     facts: Facts,
-    functions: HashMap<String, Signature>,
+    functions: HashMap<String, Function>,
     tables: usize,
     _live: Live,
+}
+
+/// An exported function: what it takes, and where an instance has it.
+struct Function {
+    signature: Signature,
+    export: ModuleExport,
 }
 
 impl Module {
@@ -143,13 +149,7 @@ impl Module {
         memories: Vec<MemoryPlan>,
         facts: Facts,
     ) -> Result<Self> {
-        let functions = wasmtime
-            .exports()
-            .filter_map(|export| match export.ty() {
-                ExternType::Func(ty) => Some((export.name().to_owned(), Signature::of(&ty))),
-                _ => None,
-            })
-            .collect();
+        let functions = functions(&wasmtime);
         let tables = wasmtime.resources_required().num_tables as usize;
         Ok(Module(Arc::new(Inner {
             linked: Mutex::default(),
@@ -180,7 +180,13 @@ impl Module {
 
     /// The signature of an exported function.
     pub fn function(&self, name: &str) -> Option<&Signature> {
-        self.0.functions.get(name)
+        self.0.functions.get(name).map(|function| &function.signature)
+    }
+
+    /// Where an instance has an exported function, and how many results that has.
+    pub(crate) fn find(&self, name: &str) -> Option<(ModuleExport, usize)> {
+        let Function { signature, export } = self.0.functions.get(name)?;
+        Some((*export, signature.results.len()))
     }
 
     /// The type of an export.
@@ -292,6 +298,15 @@ impl Module {
     pub fn lease(&self) -> Result<Lease> {
         self.0.engine.pool().acquire(&self.0.memories, self.0.tables)
     }
+}
+
+fn functions(module: &wasmtime::Module) -> HashMap<String, Function> {
+    let function = |export: wasmtime::ExportType<'_>| {
+        let ExternType::Func(ty) = export.ty() else { return None };
+        let (name, signature) = (export.name().to_owned(), Signature::of(&ty));
+        Some((name, Function { signature, export: module.get_export_index(export.name())? }))
+    };
+    module.exports().filter_map(function).collect()
 }
 
 /// What `make` made of `key`, made once as long as it is among the latest.
