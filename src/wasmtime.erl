@@ -300,7 +300,7 @@ call(_, _, _) -> error(badarg).
 %% `timeout' (ms of the whole call, host calls included, default `infinity'), `fuel' (of this call,
 %% for a module compiled with `fuel').
 %%
-%% Errors: class `call' (`unknown_export', `badarity', `badarg', `destroyed'), `trap' (a kind for
+%% Errors: class `call' (`unknown_export', `badarity', `badarg', `wrong_instance', `destroyed'), `trap' (a kind for
 %% each trap, with `trace'; also `timeout', `interrupt', `out_of_fuel'), `host' (`host_error',
 %% `host_timeout'), `exit' (a WASI exit, with `status'), `limit'.
 -spec call(instance(), iodata(), [value()], call_options()) ->
@@ -402,8 +402,8 @@ read_output(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:output_read(Ref);
 read_output(_) -> error(badarg).
 
 %% @doc The fuel that is left, of a module that was compiled with `fuel': after a call, what that
-%% call left, also when it trapped (one that was stopped from outside, or by a fault of its own, may not
-%% have told yet what it used since it last called a function). A call without the option `fuel' begins
+%% call left, also when it trapped (then what it used last may be missing: at most 100,000, since it
+%% last called a function). A call without the option `fuel' begins
 %% with 2^64-1. Errors: class `call' (`unsupported' without fuel, `busy' while the guest runs, `destroyed').
 -spec fuel_remaining(instance()) -> {ok, non_neg_integer()} | {error, error()}.
 fuel_remaining(#wasmtime_instance{ref = Ref}) ->

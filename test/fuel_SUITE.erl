@@ -74,6 +74,9 @@ t_after_a_trap(_) ->
     ?assertEqual(0, left(Spin)),
     %% The next call is not held to that.
     ?assertEqual({ok, [1]}, wasmtime:call(Spin, "ok", [])),
+    %% What was stopped from outside is told to within 100,000.
+    ?assertMatch(?WASMTIME_TRAP(timeout), wasmtime:call(Spin, "spin", [], #{timeout => 50})),
+    ?assert(left(Spin) =< ?ALL - 100_000),
     ok = wasmtime:destroy(Spin).
 
 %% A fresh instance has all of it.

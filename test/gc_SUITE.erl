@@ -278,7 +278,7 @@ t_long_list(_) ->
         ok = wasmtime:gc(Inst)
     end).
 
-%% Objects are used from within a host function, and refused while the guest runs or is gone.
+%% Objects go with their instance.
 t_destroyed(_) ->
     Node = wasmtime_test:in_process(fun() -> with_gc(fun node_of/1) end),
     ?assertMatch(?WASMTIME_ERROR(call, destroyed), wasmtime:struct_get(Node, 0)),

@@ -216,6 +216,31 @@ t_function_with_tables(_) ->
         Term(I, fun() -> wasmtime:table_set(I, "x", 0, null) end)
     end)).
 
+%% It may set globals and tables from outside as well.
+t_function_sets_globals_and_tables(_) ->
+    Text = "(module (global (export \"g\") (mut f64) (f64.const 0)) (table (export \"t\") 2 8 funcref)"
+           " (func (export \"f\") (result i32) (i32.const 7))"
+           " (func (export \"call\") (param i32) (result i32)"
+           "  (call_indirect (result i32) (local.get 0))))",
+    {ok, Wasm} = wasmtime_test:preinit({wat, Text}, #{}, fun(I) ->
+        ok = wasmtime:global_set(I, "g", {f64, 16#7FF4000000000005}),
+        {ok, Func} = wasmtime:funcref(I, "f"),
+        ok = wasmtime:table_set(I, "t", 1, Func),
+        {ok, 2} = wasmtime:table_grow(I, "t", 1, Func),
+        ok
+    end),
+    Inst = started(Wasm),
+    ?assertEqual({ok, {f64, 16#7FF4000000000005}}, wasmtime:global_get(Inst, "g")),
+    ?assertEqual({ok, 3}, wasmtime:table_size(Inst, "t")),
+    ?assertEqual({ok, null}, wasmtime:table_get(Inst, "t", 0)),
+    [?assertEqual({ok, [7]}, wasmtime:call(Inst, "call", [I])) || I <- [1, 2]],
+    %% A term of this VM is nothing that a snapshot could hold.
+    ?assertMatch(?WASMTIME_ERROR(preinit, table_changed),
+                 wasmtime_test:preinit({wat, "(module (table (export \"t\") 1 externref))"}, #{}, fun(I) ->
+                     {ok, Ref} = wasmtime:externref(I, term),
+                     wasmtime:table_set(I, "t", 0, Ref)
+                 end)).
+
 %% Whatever else it does is `init', with what it was in the message.
 t_function_fails(_) ->
     [begin

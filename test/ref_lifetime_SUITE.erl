@@ -35,15 +35,35 @@ t_wrong_instance(_) ->
 
 %% A reference outlives the handle, and the process that made both.
 t_outlives_handle(_) ->
-    {Ref, Func} = wasmtime_test:in_process(fun() ->
+    {Ref, Func, Point, Bytes} = wasmtime_test:in_process(fun() ->
         Inst = inst(#{}),
         {ok, Ref} = wasmtime:externref(Inst, {still, here}),
-        {Ref, one(wasmtime:call(Inst, "get_double", []))}
+        {Ref, one(wasmtime:call(Inst, "get_double", [])),
+         one(wasmtime:call(Inst, "new_point", [3, 4.5])), one(wasmtime:call(Inst, "new_bytes", [7]))}
     end),
     #{instances := Before} = wasmtime_test:settled(),
     ?assert(Before >= 1),
     ?assertEqual({ok, {still, here}}, wasmtime:externref_data(Ref)),
-    ?assertMatch(#{kind := funcref}, wasmtime:ref_info(Func)).
+    ?assertMatch(#{kind := funcref}, wasmtime:ref_info(Func)),
+    ok = wasmtime:struct_set(Point, 0, 5),
+    ?assertEqual([{ok, 5}, {ok, 4.5}], [wasmtime:struct_get(Point, I) || I <- [0, 1]]),
+    ?assertEqual({ok, 7}, wasmtime:array_len(Bytes)).
+
+%% The last reference of an instance whose handle is gone takes the instance with it.
+t_last_reference(_) ->
+    #{instances := Before, stores := Stores} = wasmtime_test:settled(),
+    wasmtime_test:in_process(fun() ->
+        Ref = wasmtime_test:in_process(fun() ->
+            {ok, Ref} = wasmtime:externref(inst(#{}), last), Ref
+        end),
+        #{instances := Live} = wasmtime_test:settled(),
+        ?assertEqual(Before + 1, Live),
+        wasmtime:externref_data(Ref)
+    end),
+    wasmtime_test:wait_until(fun() ->
+        maps:with([instances, stores], wasmtime_test:settled())
+            =:= #{instances => Before, stores => Stores}
+    end).
 
 %% After destroy a reference is refused, and only what it holds itself is there.
 t_after_destroy(_) ->
@@ -130,9 +150,18 @@ t_dropped_while_running(_) ->
 t_busy(_) ->
     Inst = inst(#{}),
     {ok, Ref} = wasmtime:externref(Inst, term),
+    Point = one(wasmtime:call(Inst, "new_point", [1, 1])),
+    Bytes = one(wasmtime:call(Inst, "new_bytes", [1])),
     {Runner, _} = wasmtime_test:caller(fun() -> wasmtime:call(Inst, "spin", []) end),
     wasmtime_test:wait_until(fun() -> wasmtime:gc(Inst) =/= ok end),
-    ?assertMatch(?WASMTIME_ERROR(call, busy), wasmtime:externref(Inst, 1)),
+    [?assertMatch(?WASMTIME_ERROR(call, busy), Do())
+     || Do <- [fun() -> wasmtime:externref(Inst, 1) end, fun() -> wasmtime:gc(Inst) end,
+               fun() -> wasmtime:funcref(Inst, "double") end,
+               fun() -> wasmtime:struct_get(Point, 0) end,
+               fun() -> wasmtime:struct_set(Point, 0, 1) end, fun() -> wasmtime:array_len(Bytes) end,
+               fun() -> wasmtime:array_get(Bytes, 0) end, fun() -> wasmtime:array_set(Bytes, 0, 1) end,
+               fun() -> wasmtime:struct_new(Inst, Point, [1, 1]) end,
+               fun() -> wasmtime:array_new(Inst, Bytes, [1]) end]],
     ?assertMatch(?WASMTIME_ERROR(call, busy), wasmtime:fuel_remaining(Inst)),
     ?assertEqual({ok, term}, wasmtime:externref_data(Ref)),
     ?assertMatch(#{kind := externref}, wasmtime:ref_info(Ref)),
@@ -150,3 +179,72 @@ t_dead_caller(_) ->
      end || _ <- lists:seq(1, 100)],
     wasmtime_test:wait_until(fun() -> live() =:= [References, Terms] end),
     ok = wasmtime:destroy(Inst).
+
+%% What a host function was given, and made, is released with its call.
+t_released_in_host_calls(_) ->
+    Swap = fun(Inst, [Extern, Any]) ->
+        {ok, Made} = wasmtime:externref(Inst, made),
+        {ok, [_]} = wasmtime:call(Inst, "extern", [Made]),
+        {ok, [Any, Extern]}
+    end,
+    Inst = inst(#{{"env", "swap"} => Swap}),
+    Live = live(),
+    wasmtime_test:in_process(fun() ->
+        [begin
+             {ok, Ref} = wasmtime:externref(Inst, given),
+             {ok, _} = wasmtime:struct_new(Inst, {param, "point", 1}, [1, 1.0]),
+             {ok, [_, _]} = wasmtime:call(Inst, "host_swap", [Ref, {i31, 1}])
+         end || _ <- lists:seq(1, 50)],
+        ok
+    end),
+    _ = wasmtime_test:settled(),
+    ok = wasmtime:gc(Inst),
+    ?assertEqual(Live, live()),
+    ok = wasmtime:destroy(Inst).
+
+%% Pooled instances have heaps of their own, and leave their slots clean.
+t_pooled(_) ->
+    Live = live(),
+    Compile = #{proposals => #{gc => true, function_references => true, exceptions => true}},
+    wasmtime_test:with_pool(refs, #{instances => 2}, Compile, fun(Mod) ->
+        [wasmtime_test:in_process(fun() ->
+             {ok, Inst} = wasmtime_test:instantiate(Mod, reference_SUITE:imports()),
+             {ok, Ref} = wasmtime:externref(Inst, I),
+             {ok, []} = wasmtime:call(Inst, "keep_extern", [Ref]),
+             {ok, []} = wasmtime:call(Inst, "churn", [1000]),
+             ?assertEqual({ok, I}, wasmtime:externref_data(one(wasmtime:call(Inst, "kept_extern", [])))),
+             ok = wasmtime:destroy(Inst)
+         end) || I <- lists:seq(1, 20)]
+    end),
+    wasmtime_test:wait_until(fun() -> wasmtime_test:settled(), live() =:= Live end).
+
+%% Many processes at one guest: each gets what it asked for, or hears that the guest is busy.
+t_crowd(_) ->
+    Inst = inst(#{}),
+    Live = live(),
+    Rounds = wasmtime_test:rounds(100, 500, 5000),
+    Point = one(wasmtime:call(Inst, "new_point", [1, 1])),
+    Work = [fun() -> wasmtime:call(Inst, "churn", [100]) end,
+            fun() -> wasmtime:call(Inst, "host_apply", [4]) end,
+            fun() -> wasmtime:externref(Inst, make_ref()) end,
+            fun() -> wasmtime:struct_set(Point, 0, 7) end,
+            fun() -> wasmtime:struct_get(Point, 1) end,
+            fun() -> wasmtime:global_get(Inst, "const") end,
+            fun() -> wasmtime:table_get(Inst, "table", 0) end,
+            fun() -> wasmtime:call(Inst, "point", [Point]) end,
+            fun() -> wasmtime:gc(Inst) end],
+    Callers = [wasmtime_test:caller(fun() -> [fine(Do()) || _ <- lists:seq(1, Rounds)], done end)
+               || Do <- Work],
+    [receive {Pid, Result} -> ?assertEqual(done, Result) end || {Pid, _} <- Callers],
+    [receive {'DOWN', Monitor, _, _, _} -> ok end || {_, Monitor} <- Callers],
+    ?assertMatch(#{kind := struct}, wasmtime:ref_info(Point)),
+    _ = wasmtime_test:settled(),
+    ok = wasmtime:gc(Inst),
+    [References, Terms] = Live,
+    ?assertEqual([References + 1, Terms], live()),
+    ?assertEqual({ok, 7}, wasmtime:struct_get(Point, 0)),
+    ok = wasmtime:destroy(Inst).
+
+fine(ok) -> ok;
+fine({ok, _}) -> ok;
+fine(?WASMTIME_ERROR(call, busy)) -> ok.

@@ -148,6 +148,16 @@ t_refused(_) ->
          ?assertError(badarg, wasmtime:table_grow(Bad, "funcs", 0))
      end || Bad <- [a, make_ref(), {wasmtime_instance, make_ref()}]].
 
+%% Tables with 64-bit indices.
+t_table64(_) ->
+    Text = "(module (table (export \"t\") i64 1 externref))",
+    Inst = wasmtime_test:inst({wat, Text}, #{}, #{proposals => #{memory64 => true}}),
+    ?assertEqual({ok, 1}, wasmtime:table_grow(Inst, "t", 2)),
+    ?assertEqual({ok, null}, wasmtime:table_get(Inst, "t", 2)),
+    refused(table_out_of_bounds, wasmtime:table_get(Inst, "t", 1 bsl 40)),
+    ?assertMatch(?WASMTIME_ERROR(limit, table_limit), wasmtime:table_grow(Inst, "t", 1 bsl 40)),
+    ok = wasmtime:destroy(Inst).
+
 %% A host function uses the tables of the guest that called it.
 t_in_host_fun(_) ->
     Host = fun(Inst, [X]) ->

@@ -297,13 +297,15 @@ impl Guest {
         if self.doom() { self.bury(self.body.lock()) } else { Destroyed::Later }
     }
 
-    /// As [`Guest::destroy`], but `None` when somebody is inside just then: to be asked again where
-    /// waiting is fine.
+    /// As [`Guest::destroy`], but `None` when somebody is inside just then, or the store takes long to
+    /// drop: to be asked again where waiting is fine.
     pub fn try_destroy(&self) -> Option<Destroyed> {
         if !self.doom() {
             return Some(Destroyed::Later);
         }
-        self.body.try_lock().map(|body| self.bury(body))
+        let body = self.body.try_lock()?;
+        let long = matches!(&*body, Body::Idle(cell) if cell.takes_long());
+        (!long).then(|| self.bury(body))
     }
 
     /// True when the store is the caller's to take.

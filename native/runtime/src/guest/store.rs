@@ -57,6 +57,9 @@ impl StoreCell {
         // Every bump of the epoch is a look at the flags; the runner polls again at once.
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
+        // Compiled code tells what it used when it calls a function or yields for fuel: a guest that
+        // is stopped in between would seem to have used nothing. Only an engine without fuel refuses.
+        let _ = store.fuel_async_yield_interval(Some(FUEL_TOLD));
         StoreCell {
             store,
             module: module.clone(),
@@ -68,11 +71,24 @@ impl StoreCell {
 }
 
 impl StoreCell {
+    /// True when dropping the store takes longer than a scheduler may wait: objects and terms in its
+    /// heap are let go one by one, and a large table is given back to the system.
+    pub(super) fn takes_long(&self) -> bool {
+        let elements = self.store.data().limiter.elements;
+        self.store.gc_heap_capacity() > 0 || elements > LARGE_TABLE
+    }
+
     /// True once the instance is there.
     pub(super) fn is_made(&self) -> bool {
         self.store.data().instance.is_some()
     }
 }
+
+/// Fuel that a guest uses, at most, until it is told.
+const FUEL_TOLD: u64 = 100_000;
+
+/// Elements of a table that is given back at once.
+const LARGE_TABLE: usize = 100_000;
 
 /// Enforces the limits of one instance and remembers which was hit.
 pub struct Limiter {
@@ -81,11 +97,13 @@ pub struct Limiter {
     /// Bytes granted to the growth under way, taken back if it fails.
     pending: u64,
     hit: Option<Error>,
+    /// Of the largest table.
+    elements: usize,
 }
 
 impl Limiter {
     fn new(limits: Limits) -> Self {
-        Limiter { limits, total: 0, pending: 0, hit: None }
+        Limiter { limits, total: 0, pending: 0, hit: None, elements: 0 }
     }
 
     /// The limit that refused something since the last look.
@@ -139,7 +157,10 @@ impl ResourceLimiter for Limiter {
                     format!("a table of {desired} elements is over max_table_elements ({limit})");
                 self.refuse(Kind::TableLimit, message)
             }
-            None => Ok(true),
+            None => {
+                self.elements = self.elements.max(desired);
+                Ok(true)
+            }
         }
     }
 

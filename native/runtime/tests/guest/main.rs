@@ -5,6 +5,7 @@ mod host;
 mod limits;
 mod links;
 mod poll;
+mod refs;
 mod stop;
 mod streams;
 mod support;

@@ -56,7 +56,7 @@ pub fn module_in_own_pool(wat: &str) -> Module {
     compile(wat, &CompileOptions { allocator: Allocator::Pooling(pool), ..pooled() })
 }
 
-fn compile(wat: &str, options: &CompileOptions) -> Module {
+pub fn compile(wat: &str, options: &CompileOptions) -> Module {
     wasmtime_beam::ticker::start().unwrap();
     Module::compile(&parse_wat(wat.as_bytes()).unwrap(), options).unwrap()
 }
