@@ -15,7 +15,8 @@
 -export([cached/3]).
 -export([imports/1, exports/1, module_options/1, module_kind/1, pool_info/1]).
 -export([features/0, version/0, preinit/3]).
--export([prepare/2, instantiate/1, instantiate/2, call/3, call/4, interrupt/1, destroy/1]).
+-export([prepare/2, instantiate/1, instantiate/2, call/3, call/4, run/1, run/2, interrupt/1, destroy/1]).
+-export([call_async/3, call_async/4, await/2, await/3, handle_host_call/2, import_fun/2, info/1]).
 -export([read_memory/3, read_memory/4, write_memory/3, write_memory/4]).
 -export([memory_size/1, memory_size/2, read_output/1, fuel_remaining/1, ref/1]).
 -export([global_get/2, global_set/3]).
@@ -29,7 +30,8 @@
               error/0, class/0, kind/0, frame/0]).
 -export_type([compile_options/0, serialize_options/0, load_options/0, load_file_options/0, cached_options/0,
               cache_event/0, instance_options/0,
-              call_options/0, preinit_options/0, wasi_options/0, host_fun/0, init/0, pool_info/0,
+              call_options/0, async_call/0, info/0, preinit_options/0, wasi_options/0, host_fun/0,
+              host_fun_type/0, init/0, pool_info/0,
               external_kind/0]).
 
 -type wasm_module() :: reference().
@@ -69,9 +71,20 @@
 -type cache_event() :: wasmtime_cached_options:event().
 -type instance_options() :: wasmtime_options:instance().
 -type call_options() :: wasmtime_options:call().
+-type async_call() :: pos_integer().
+%% The `Id' in the message of a call's result. No two calls of a node have the same.
+-type info() :: #{state := idle | running | host_call | destroyed,
+                  runner := thread | scheduler,
+                  memory_bytes := non_neg_integer(),
+                  memory_peak := non_neg_integer(),
+                  calls := non_neg_integer(),
+                  host_calls := non_neg_integer(),
+                  queued := non_neg_integer(),
+                  fuel := non_neg_integer() | undefined}.
 -type preinit_options() :: wasmtime_options:preinit().
 -type wasi_options() :: wasmtime_wasi:options().
 -type host_fun() :: wasmtime_options:host_fun().
+-type host_fun_type() :: wasmtime_import:type().
 -type init() :: [iodata() | {iodata(), [value()]}] | fun((instance()) -> ok).
 -type external_kind() :: func | global | table | memory | tag | instance.
 -type pool_info() :: #{total | used | warm | resets | bytes_restored | verify_failures =>
@@ -249,7 +262,7 @@ preinit(Source, Opts, Init) ->
 %% Errors: those of {@link instantiate/2} that do not depend on the moment.
 -spec prepare(wasm_module(), instance_options()) -> {ok, template()} | {error, error()}.
 prepare(Mod, Opts) ->
-    case wasmtime_options:instance(instantiate, Opts, wasmtime_nif:module_kind(Mod)) of
+    case instance_options(Mod, Opts) of
         {ok, Complete, Funs} ->
             case wasmtime_nif:instance_prepare(Mod, Complete) of
                 {ok, Ref} ->
@@ -277,7 +290,8 @@ instantiate(Mod) -> instantiate(Mod, #{}).
 %% linked), `memory_limit' (bytes of each memory, default 256 MiB), `total_memory_limit' (of all
 %% together, default `unlimited'), `max_tables' (100), `max_table_elements' (10,000,000),
 %% `max_instances' (10; 100 for a component), each also `unlimited', `host_timeout' (ms of one
-%% host call or `infinity', default 30,000), `stream' (process that gets what the guest streams out;
+%% host call or `infinity', default 30,000), `host' (the pid that serves host calls, see
+%% {@link handle_host_call/2}; default the calling process), `stream' (process that gets what the guest streams out;
 %% by default the one that instantiates), `inbox_limit' (bytes sent and not yet read, default 16
 %% MiB), and `runner' (`thread', the default: an OS thread runs
 %% the guest; `scheduler': the calling process does, in slices; see docs/throughput.md).
@@ -286,9 +300,46 @@ instantiate(Mod) -> instantiate(Mod, #{}).
 %% a file or folder of `wasi' that cannot be opened), `limit', `pool' (`pool_exhausted'), `trap' (from the start section).
 -spec instantiate(wasm_module(), instance_options()) -> {ok, instance()} | {error, error()}.
 instantiate(Mod, Opts) ->
-    case wasmtime_options:instance(instantiate, Opts, wasmtime_nif:module_kind(Mod)) of
+    case instance_options(Mod, Opts) of
         {ok, Complete, Funs} -> wasmtime_call:instantiate(Mod, Complete, Funs);
         Error -> Error
+    end.
+
+instance_options(Mod, Opts) ->
+    case wasmtime_options:instance(instantiate, Opts, wasmtime_nif:module_kind(Mod)) of
+        {ok, Complete, Funs} ->
+            case wasmtime_import:check([Mod], Complete, Funs) of
+                ok -> {ok, Complete, Funs};
+                Error -> Error
+            end;
+        Error ->
+            Error
+    end.
+
+%% @doc A host function with a type, to be used among `imports'. Instantiation then compares the type
+%% with what the module imports: class `link', kind `incompatible_import'.
+%%
+%% `import_fun({Params, Results}, Fun)' makes it from a function of the list of arguments, which gives
+%% the result itself where `Results' is one type, and a list where it is a list (with `[]' whatever it
+%% gives is ignored); an exception is a host error. It returns the function itself.
+%%
+%% `import_fun(Inst, Name)' gives `{ok, Fun}' for an export of another instance: its calls run in the
+%% process that serves the host call, and an error of theirs is a host error with its message. Errors:
+%% class `call' (`unknown_export', `badarg').
+-spec import_fun(host_fun_type(), fun(([value()]) -> value() | [value()])) ->
+          host_fun() | {error, error()};
+                (instance(), iodata()) -> {ok, host_fun()} | {error, error()}.
+import_fun(#wasmtime_instance{} = Inst, Name) ->
+    with_call(Name, [], fun(Bin) -> wasmtime_import:export(Inst, Bin) end);
+import_fun(Type, Fun) when is_function(Fun, 1) ->
+    case wasmtime_import:typed(Type, Fun) of
+        {ok, Typed} -> Typed;
+        error -> error(badarg)
+    end;
+import_fun(Type, _) ->
+    case wasmtime_import:typed(Type, fun(_) -> ok end) of
+        {ok, _} -> badarg(instantiate, "the function must take one argument, the list of arguments");
+        error -> error(badarg)
     end.
 
 %% @equiv call(Inst, Name, Args, #{})
@@ -313,12 +364,15 @@ call(#wasmtime_instance{} = Inst, Name, Args, Opts) ->
 call(_, _, _, _) ->
     error(badarg).
 
-call_checked(Inst, Name, Args, Opts) when length(Args) >= 0 ->
+call_checked(Inst, Name, Args, Opts) ->
+    with_call(Name, Args, fun(Bin) -> wasmtime_call:call(Inst, Bin, Args, Opts) end).
+
+with_call(Name, Args, Call) when length(Args) >= 0 ->
     case wasmtime_text:name(Name) of
-        {ok, Bin} -> wasmtime_call:call(Inst, Bin, Args, Opts);
+        {ok, Bin} -> Call(Bin);
         error -> badarg(call, "the name must be iodata without NUL")
     end;
-call_checked(_, _, _, _) ->
+with_call(_, _, _) ->
     badarg(call, "the arguments must be a list").
 
 %% @equiv call_ref(Inst, Func, Args, #{})
@@ -344,6 +398,72 @@ call_ref_checked(Inst, Func, Args, Opts) when length(Args) >= 0 ->
     wasmtime_call:call_ref(Inst, Func, Args, Opts);
 call_ref_checked(_, _, _, _) ->
     badarg(call, "the arguments must be a list").
+%% @equiv call_async(Inst, Name, Args, #{})
+-spec call_async(instance(), iodata(), [value()]) -> {ok, async_call()} | {error, error()}.
+call_async(Inst, Name, Args) -> call_async(Inst, Name, Args, #{}).
+
+%% @doc Starts a call and returns at once. The result comes as one message to this process,
+%% `{wasmtime_result, Ref, Call, Result}' with the instance's {@link ref/1}: match on it, or wait
+%% with {@link await/3}. Options as {@link call/4}.
+%%
+%% Host functions are served by the instance's `host'; without one by this process, which gets a
+%% message for each (see {@link handle_host_call/2}) and serves them while it awaits. The death of
+%% this process ends the call.
+%%
+%% Errors that are known at once: class `call' (`unknown_export', `badarity', `badarg', `destroyed').
+-spec call_async(instance(), iodata(), [value()], call_options()) ->
+          {ok, async_call()} | {error, error()}.
+call_async(#wasmtime_instance{} = Inst, Name, Args, Opts) ->
+    case wasmtime_options:call(Opts) of
+        {ok, Complete} ->
+            with_call(Name, Args, fun(Bin) -> wasmtime_async:start(Inst, Bin, Args, Complete) end);
+        Error ->
+            Error
+    end;
+call_async(_, _, _, _) ->
+    error(badarg).
+
+%% @equiv await(Inst, Call, infinity)
+-spec await(instance(), async_call()) -> {ok, [value()]} | {error, error()}.
+await(Inst, Call) -> await(Inst, Call, infinity).
+
+%% @doc Waits for the result of a call that this process started, and serves host calls of the
+%% instance meanwhile. After `Timeout' milliseconds the call is cancelled: its result is then the
+%% trap `timeout', or the answer that was just ready. Nothing stays in the mailbox.
+%%
+%% Errors: those of {@link call/4}; class `call', kind `badarg' at once for a call that another
+%% process started, or that was awaited before.
+-spec await(instance(), async_call(), timeout()) -> {ok, [value()]} | {error, error()}.
+await(#wasmtime_instance{} = Inst, Call, Timeout) ->
+    case wasmtime_options:wait(Timeout) of
+        {ok, Ms} -> wasmtime_async:await(Inst, Call, Ms);
+        Error -> Error
+    end;
+await(_, _, _) ->
+    error(badarg).
+
+%% @doc Serves a host call in the instance's `host', or in a process that it handed the message on
+%% to: runs the import's function and answers the guest. `ok' for every message
+%% `{wasmtime_host_call, Ref, ...}' with the instance's {@link ref/1}, also for one that nobody
+%% waits for any more; `ignore' for everything else.
+-spec handle_host_call(instance(), term()) -> ok | ignore.
+handle_host_call(#wasmtime_instance{} = Inst, Message) -> wasmtime_host:handle(Inst, Message);
+handle_host_call(_, _) -> error(badarg).
+
+%% @equiv run(Inst, #{})
+-spec run(instance()) -> ok | {error, error()}.
+run(Inst) -> run(Inst, #{}).
+
+%% @doc Runs a WASI command: calls `_start'. A command that returns, or ends with status 0, is `ok';
+%% another status is an error of class `exit'. Options and other errors as {@link call/4}.
+-spec run(instance(), call_options()) -> ok | {error, error()}.
+run(#wasmtime_instance{} = Inst, Opts) ->
+    case wasmtime_options:call(Opts) of
+        {ok, Complete} -> wasmtime_call:run(Inst, Complete);
+        Error -> Error
+    end;
+run(_, _) ->
+    error(badarg).
 
 %% @doc Ends the running call with the trap `interrupt', wherever it is.
 -spec interrupt(instance()) -> ok | not_running.
@@ -361,6 +481,15 @@ destroy(_) -> error(badarg).
 -spec ref(instance()) -> reference().
 ref(#wasmtime_instance{id = Id}) -> Id;
 ref(_) -> error(badarg).
+
+%% @doc What an instance is doing and has used; answered at once, also while the guest runs. `state' is
+%% `idle', `running', `host_call' (it waits for the answer of a host function) or `destroyed'; `runner';
+%% `memory_bytes' and `memory_peak' of all its memories together; `calls' and `host_calls' that began;
+%% `queued' calls that wait for their turn; `fuel' that is left, while the guest runs what its last call
+%% began with, `undefined' for a module that does not count it.
+-spec info(instance()) -> info().
+info(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:instance_info(Ref);
+info(_) -> error(badarg).
 
 %% ---- memory and output ----------------------------------------------------------------------
 

@@ -5,7 +5,8 @@
 
 -include("wasmtime_instance.hrl").
 
--export([instantiate/1, instantiate/3, table/1, call/4, call_ref/4, destroy/1]).
+-export([instantiate/1, instantiate/3, table/1, call/4, call_ref/4, run/2, destroy/1]).
+-export([sleep/1]).
 
 %% @doc A new instance; a start section runs before this returns.
 -spec instantiate(reference(), map(), map()) ->
@@ -85,7 +86,8 @@ loop(Ref, Inst) ->
         {wasmtime_result, Ref, _Id, Result} ->
             Result;
         {wasmtime_host_call, Ref, HostId, Key, Args} ->
-            ok = wasmtime_nif:host_reply(Inst#wasmtime_instance.ref, HostId, serve(Key, Args, Inst)),
+            Reply = wasmtime_host:serve(Key, Args, Inst),
+            ok = wasmtime_nif:host_reply(Inst#wasmtime_instance.ref, HostId, Reply),
             loop(Ref, Inst)
     end.
 
@@ -98,7 +100,8 @@ drive(Step, Call, Inst) ->
     case Step of
         {host, HostId, Index, Args} ->
             Fun = element(Index + 1, Inst#wasmtime_instance.table),
-            drive(wasmtime_nif:call_resume(Call, HostId, answer(Fun, Inst, Args)), Call, Inst);
+            Reply = wasmtime_host:answer(Fun, Inst, Args),
+            drive(wasmtime_nif:call_resume(Call, HostId, Reply), Call, Inst);
         {result, Result} ->
             Result;
         again ->
@@ -108,13 +111,23 @@ drive(Step, Call, Inst) ->
             drive(wasmtime_nif:call_poll(Call), Call, Inst)
     end.
 
-%% The reference is made only where it is waited for: OTP 25 crashes when references that a receive
-%% is prepared for pile up in calls inside calls.
+%% @doc Waits until the guest wants something of the process that polls it. The reference is made
+%% only where it is waited for: OTP 25 crashes when references that a receive is prepared for pile
+%% up in calls inside calls.
+-spec sleep(reference()) -> ok.
 sleep(Call) ->
     Ref = make_ref(),
     case wasmtime_nif:call_sleep(Call, Ref) of
         wait -> receive {wasmtime_wake, Ref} -> ok end;
         again -> ok
+    end.
+
+%% @doc Runs a WASI command.
+-spec run(#wasmtime_instance{}, map()) -> ok | {error, wasmtime_error:t()}.
+run(Inst, Opts) ->
+    case call(Inst, <<"_start">>, [], Opts) of
+        {ok, _} -> ok;
+        Error -> Error
     end.
 
 %% A pre-initialization wants to know whether `_initialize' was called (see wasmtime_preinit).
@@ -142,26 +155,3 @@ mourn(Inst0) ->
         ok -> ok;
         wait -> receive {wasmtime_result, Ref, _Id, _} -> ok end
     end.
-
-%% ---- host functions -------------------------------------------------------------------------
-
-serve(Key, Args, #wasmtime_instance{funs = Funs} = Inst) ->
-    case Funs of
-        #{Key := Fun} -> answer(Fun, Inst, Args);
-        _ -> failed("is not among the imports", [])
-    end.
-
-%% Native code says which function it was, and checks the values.
-answer(Fun, Inst, Args) ->
-    try Fun(Inst, Args) of
-        {ok, Values} = Reply when length(Values) >= 0 -> Reply;
-        {error, Reason} -> failed("returned an error: ~0tp", [Reason]);
-        Other -> failed("returned neither {ok, Values} nor {error, Reason}: ~0tp", [Other])
-    catch
-        error:Reason -> failed("raised ~0tp", [Reason]);
-        exit:Reason -> failed("exited with ~0tp", [Reason]);
-        throw:Reason -> failed("threw ~0tp", [Reason])
-    end.
-
-failed(Format, Args) ->
-    {error, wasmtime_error:text(Format, Args)}.

@@ -6,11 +6,12 @@
 -export([features/0, version/0, live/0, classes_and_kinds/0]).
 -export([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/2,
          module_deserialize/3, module_deserialize_file/4, module_imports/1, module_exports/1,
-         module_options/1, module_kind/1, pool_info/1]).
+         module_options/1, module_kind/1, module_function_imports/1, pool_info/1]).
 -export([instance_new/3, instance_new_dirty/3, instance_prepare/2, instance_from/2,
          instance_from_dirty/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
-         instance_destroy_dirty/1, instance_mourn/2]).
--export([call_start/5, call_poll/1, call_sleep/2, call_resume/3, host_reply/3, output_read/1]).
+         instance_destroy_dirty/1, instance_mourn/2, instance_info/1, instance_function/2]).
+-export([call_start/5, call_poll/1, call_sleep/2, call_resume/3, call_async/5, call_guard/2,
+         call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1]).
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
          memory_size/2,
          memory_size_dirty/2]).
@@ -25,11 +26,12 @@
 -nifs([features/0, version/0, live/0, classes_and_kinds/0]).
 -nifs([module_compile/2, module_wat2wasm/1, module_validate/2, module_serialize/2,
        module_deserialize/3, module_deserialize_file/4, module_imports/1, module_exports/1,
-       module_options/1, module_kind/1, pool_info/1]).
+       module_options/1, module_kind/1, module_function_imports/1, pool_info/1]).
 -nifs([instance_new/3, instance_new_dirty/3, instance_prepare/2, instance_from/2,
          instance_from_dirty/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
-         instance_destroy_dirty/1, instance_mourn/2]).
--nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, host_reply/3, output_read/1]).
+         instance_destroy_dirty/1, instance_mourn/2, instance_info/1, instance_function/2]).
+-nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, call_async/5, call_guard/2,
+         call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1]).
 -nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2,
        memory_size_dirty/2]).
 -nifs([global_get/2, global_set/3, table_size/2, table_get/3, table_set/4, table_grow/4]).
@@ -44,7 +46,7 @@
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
 %% stub, an option or a message changes; a library of another version does not load.
--define(ABI, 10).
+-define(ABI, 11).
 
 -type error() :: {error, wasmtime_error:t()}.
 -type mod() :: reference().
@@ -110,6 +112,10 @@ module_imports(_Mod) -> ?STUB.
 -spec module_exports(mod()) -> [{binary(), atom()}].
 module_exports(_Mod) -> ?STUB.
 
+-spec module_function_imports(mod()) ->
+          [{{binary(), binary()}, {[binary()], [binary()]}}].
+module_function_imports(_Mod) -> ?STUB.
+
 -spec module_options(mod()) -> map().
 module_options(_Mod) -> ?STUB.
 
@@ -149,6 +155,12 @@ instance_destroy_dirty(_Inst) -> ?STUB.
 -spec instance_mourn(instance(), reference()) -> ok | wait.
 instance_mourn(_Inst, _Ref) -> ?STUB.
 
+-spec instance_function(instance(), binary()) -> {[binary()], [binary()]} | undefined.
+instance_function(_Inst, _Name) -> ?STUB.
+
+-spec instance_info(instance()) -> map().
+instance_info(_Inst) -> ?STUB.
+
 -spec call_start(instance(), binary(), [term()], map(), reference() | undefined) -> term().
 call_start(_Inst, _Name, _Args, _Opts, _Ref) -> ?STUB.
 
@@ -160,6 +172,23 @@ call_sleep(_Call, _Ref) -> ?STUB.
 
 -spec call_resume(reference(), non_neg_integer(), {ok, [term()]} | {error, binary()}) -> term().
 call_resume(_Call, _HostId, _Answer) -> ?STUB.
+
+-spec call_async(instance(), binary(), [term()], map(), reference()) ->
+          {ok, pos_integer()} | {drive, pos_integer(), reference()} | error().
+call_async(_Inst, _Name, _Args, _Opts, _Id) -> ?STUB.
+
+-spec call_guard(reference(), pid()) -> ok.
+call_guard(_Call, _Driver) -> ?STUB.
+
+-spec call_await(instance(), non_neg_integer(), timeout()) ->
+          wait | {drive, reference()} | other | itself | none.
+call_await(_Inst, _Job, _Limit) -> ?STUB.
+
+-spec host_claim(instance(), non_neg_integer()) -> boolean().
+host_claim(_Inst, _HostId) -> ?STUB.
+
+-spec host_pending(instance(), non_neg_integer()) -> boolean().
+host_pending(_Inst, _HostId) -> ?STUB.
 
 -spec host_reply(instance(), term(), {ok, [term()]} | {error, binary()}) -> ok.
 host_reply(_Inst, _HostId, _Reply) -> ?STUB.

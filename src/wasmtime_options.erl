@@ -3,7 +3,7 @@
 %% wasmtime_wasi. What comes out are the complete maps that native code reads by key.
 -module(wasmtime_options).
 
--export([compile/1, instance/3, call/1, preinit/1]).
+-export([compile/1, instance/3, call/1, wait/1, preinit/1]).
 -export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, boolean/2, one_of/3]).
 -export_type([compile/0, pooling/0, proposal/0, instance/0, call/0, preinit/0,
               host_fun/0]).
@@ -37,6 +37,7 @@
                       host_timeout => timeout(),
                       stream => pid(),
                       inbox_limit => non_neg_integer(),
+                      host => pid(),
                       runner => thread | scheduler,
                       {iodata(), iodata()} => host_fun()}.
 -type call() :: #{timeout => timeout(), fuel => non_neg_integer()}.
@@ -163,6 +164,8 @@ instance_option(wasi, Value, {Acc, Funs}) ->
     {Acc#{wasi := Wasi}, Funs};
 instance_option(host_timeout, Value, {Acc, Funs}) ->
     {Acc#{host_timeout := milliseconds(host_timeout, Value)}, Funs};
+instance_option(host, Value, {Acc, Funs}) ->
+    {Acc#{host := process(host, Value)}, Funs};
 instance_option(runner, Value, {Acc, Funs}) ->
     {Acc#{runner := one_of(runner, Value, [thread, scheduler])}, Funs};
 instance_option(Key, Value, {Acc, Funs})
@@ -173,8 +176,6 @@ instance_option(stream, Value, {Acc, Funs}) ->
     {Acc#{stream := process(stream, Value)}, Funs};
 instance_option(inbox_limit, Value, {Acc, Funs}) ->
     {Acc#{inbox_limit := integer(inbox_limit, Value, 0, ?MAX_U64)}, Funs};
-instance_option(Key, _, _) when Key =:= host ->
-    refuse(Key, "~s is not supported by this version", [Key]);
 instance_option(Key, _, _) ->
     refuse(Key, "unknown option ~0tp", [Key]).
 
@@ -212,6 +213,11 @@ is_module(Mod) ->
 -spec call(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 call(Opts) ->
     fold(call, Opts, fun call_option/3, #{timeout => infinity, fuel => undefined}).
+
+%% @doc A time to wait.
+-spec wait(term()) -> {ok, timeout()} | {error, wasmtime_error:t()}.
+wait(Timeout) ->
+    fold(call, #{timeout => Timeout}, fun(Key, Value, _) -> milliseconds(Key, Value) end, infinity).
 
 call_option(timeout, Value, Acc) -> Acc#{timeout := milliseconds(timeout, Value)};
 call_option(fuel, Value, Acc) -> Acc#{fuel := integer(fuel, Value, 0, ?MAX_U64)};
@@ -284,6 +290,7 @@ limit(Key, Value) ->
     refuse(Key, "~s must be an integer from 0 to ~w or unlimited, not ~0tp",
            [Key, ?MAX_U64, Value]).
 
+%% One that is dead by the time it is needed is not an error of the options.
 process(_, Pid) when is_pid(Pid), node(Pid) =:= node() -> Pid;
 process(Key, Value) -> refuse(Key, "~s must be a process of this node, not ~0tp", [Key, Value]).
 

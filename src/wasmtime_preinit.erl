@@ -33,11 +33,17 @@ run(Wasm, Compile, Instance, Remove, Init) ->
     case plan(Init) of
         {ok, Plan} ->
             case wasmtime_nif:preinit_begin(Wasm, Compile) of
-                {ok, Pre, Mod} -> run(Pre, Mod, Instance, Remove, Plan, atomics:new(1, []));
+                {ok, Pre, Mod} -> typed(Pre, Mod, Instance, Remove, Plan);
                 Error -> Error
             end;
         Error ->
             Error
+    end.
+
+typed(Pre, Mod, {Opts, Funs} = Instance, Remove, Plan) ->
+    case wasmtime_import:check([Mod], Opts, Funs) of
+        ok -> run(Pre, Mod, Instance, Remove, Plan, atomics:new(1, []));
+        Error -> Error
     end.
 
 run(Pre, Mod, {Opts, Funs}, Remove, Plan, Flag) ->

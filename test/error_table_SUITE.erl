@@ -49,14 +49,13 @@ t_provoked(_) ->
      end || {{Class, Kind}, Provoke} <- provocations()].
 
 %% The rows that need a machine without memory or threads, a build without a compiler, a bug, or a
-%% feature of another release (components, stack switching, host processes).
+%% feature of another release (components, stack switching).
 beyond_a_test() ->
     Machine = [{compile, out_of_memory}, {limit, thread_limit}],
     Build = [{compile, unavailable}, {compile, unsupported}],
     Bugs = [{internal, internal}, {internal, panic}],
-    Features = [{host, host_down}],
     Traps = [{trap, Kind} || Kind <- [unhandled_tag, continuation_already_consumed, disabled_opcode]],
-    Machine ++ Build ++ Bugs ++ Features ++ Traps ++ component_rows().
+    Machine ++ Build ++ Bugs ++ Traps ++ component_rows().
 
 component_rows() ->
     {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), "docs/errors.md")),
@@ -172,6 +171,11 @@ calls() ->
                                  fun(I) -> wasmtime:call(I, "exit", [3]) end)
      end},
      {{host, host_error}, Host(fun(_, _) -> error(oops) end, #{})},
+     {{host, host_down}, fun() ->
+         Dead = spawn(fun() -> ok end),
+         wasmtime_test:wait_until(fun() -> not is_process_alive(Dead) end),
+         (Host(fun(_, _) -> {ok, [1]} end, #{host => Dead}))()
+     end},
      {{host, host_timeout}, Host(fun(_, _) -> timer:sleep(200), {ok, [1]} end, #{host_timeout => 10})}].
 
 streams() ->

@@ -2,7 +2,7 @@
 -module(lifetime_SUITE).
 -compile([export_all, nowarn_export_all]).
 -include_lib("stdlib/include/assert.hrl").
--import(wasmtime_test, [mod/2, inst/2, in_process/1, settled/0, resources/0]).
+-import(wasmtime_test, [mod/2, inst/2, in_process/1, settled/0, counted/1]).
 
 all() -> wasmtime_test:both().
 
@@ -86,17 +86,6 @@ t_reload(_) ->
     ok = wasmtime:destroy(Inst).
 
 %% ---- rounds ---------------------------------------------------------------------------------
-
-%% Runs in a process of its own, and counts before and after. The first run warms caches up.
-counted(Fun) ->
-    in_process(Fun),
-    Live = maps:remove(threads_parked, settled()),
-    {Threads, Files} = resources(),
-    in_process(Fun),
-    ?assertEqual(Live, maps:remove(threads_parked, settled())),
-    {ThreadsAfter, FilesAfter} = resources(),
-    ?assert(ThreadsAfter =< Threads + 4, {threads, Threads, ThreadsAfter}),
-    ?assert(FilesAfter =< Files + 2, {files, Files, FilesAfter}).
 
 modules(Opts) ->
     maps:from_list([{Name, mod(Name, Opts)} || Name <- [loop, wasi, start_trap, start_host]]).

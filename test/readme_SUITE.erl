@@ -18,6 +18,11 @@ t_links_example(_) ->
     [Block] = blocks("docs/links.md", "Example"),
     run(Block, erl_eval:new_bindings()).
 
+%% And that of the page on calls.
+t_calls_example(_) ->
+    [Block] = blocks("docs/calls.md", "Example"),
+    run(Block, erl_eval:new_bindings()).
+
 %% So do those of the page about references.
 t_references_page(_) ->
     Blocks = blocks("docs/references.md", "A walk through"),

@@ -2,10 +2,10 @@
 %% Rule: nothing here asserts a behaviour of its own; it fails only when the set-up fails.
 -module(wasmtime_test).
 
--export([cases/1, both/0, both/1, use/1, with_runner/1, instantiate/1, instantiate/2, preinit/3, suite/0, root/0, rounds/3]).
+-export([cases/1, both/0, both/1, use/1, with_runner/1, instantiate/1, instantiate/2, prepare/2, preinit/3, suite/0, root/0, rounds/3]).
 -export([source/1, wasm/1, mod/1, mod/2, inst/1, inst/2, inst/3, one/1]).
 -export([with_inst/3, with_pool/3, with_pool/4, pool/1]).
--export([calling/1, caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0]).
+-export([calling/1, caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0, counted/1]).
 -export([temp/2, write/3]).
 
 %% The exported functions of a suite that are cases.
@@ -24,6 +24,8 @@ use(Runner) -> persistent_term:put(?MODULE, Runner).
 instantiate(Mod) -> instantiate(Mod, #{}).
 
 instantiate(Mod, Opts) -> wasmtime:instantiate(Mod, with_runner(Opts)).
+
+prepare(Mod, Opts) -> wasmtime:prepare(Mod, with_runner(Opts)).
 
 preinit(Wasm, Opts, Init) -> wasmtime:preinit(Wasm, with_runner(Opts), Init).
 
@@ -178,6 +180,18 @@ count(Dir) ->
         {ok, Names} -> length(Names);
         {error, enoent} -> 0
     end.
+
+%% Runs in a process of its own, and counts before and after. The first run warms caches up.
+counted(Fun) ->
+    in_process(Fun),
+    Live = maps:remove(threads_parked, settled()),
+    {Threads, Files} = resources(),
+    in_process(Fun),
+    Live = maps:remove(threads_parked, settled()),
+    {ThreadsAfter, FilesAfter} = resources(),
+    true = ThreadsAfter =< Threads + 4 orelse {threads, Threads, ThreadsAfter},
+    true = FilesAfter =< Files + 2 orelse {files, Files, FilesAfter},
+    ok.
 
 %% ---- files ----------------------------------------------------------------------------------
 

@@ -16,6 +16,9 @@ rustler::atoms! {
     busy,
     again,
     result,
+    drive,
+    other,
+    itself,
     // messages
     wasmtime_result,
     wasmtime_host_call,
@@ -108,6 +111,17 @@ rustler::atoms! {
     wat,
     components,
     pagemap_scan,
+    // info
+    state,
+    idle,
+    running,
+    host_call,
+    destroyed,
+    memory_bytes,
+    memory_peak,
+    calls,
+    host_calls,
+    queued,
     // pool_info
     total,
     used,

@@ -4,7 +4,8 @@
 //! - `term`: terms to data and back, both directions of a conversion side by side.
 //! - `resource`: what an Erlang reference holds.
 //! - `client`: tells a process what became of its request.
-//! - `outbox`: messages from any thread; takes the streams of an instance.
+//! - `outbox`: takes the streams of an instance.
+//! - `post`: messages, from any thread.
 //! - `runner::scheduler`: polls a guest inside a NIF call of the process that asked.
 //! - `background`: one thread for what must not happen on a scheduler.
 //! - `nif`: the functions, one file per noun.
@@ -16,6 +17,7 @@ mod background;
 mod client;
 mod nif;
 mod outbox;
+mod post;
 mod resource;
 mod runner;
 mod term;
@@ -26,7 +28,7 @@ use rustler::{Env, Term};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Must equal `?ABI` of wasmtime_nif.erl: a library of another build is refused.
-const ABI: u32 = 10;
+const ABI: u32 = 11;
 
 fn load(env: Env<'_>, info: Term<'_>) -> bool {
     let wanted: Result<(rustler::Atom, u32), _> = info.decode();

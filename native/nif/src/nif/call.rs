@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use rustler::{Env, ListIterator, NifResult, ResourceArc, Term};
+use rustler::{Encoder, Env, ListIterator, LocalPid, NifResult, ResourceArc, Term};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
-use wasmtime_beam::guest::{Job, Reason, Request, Submitted};
+use wasmtime_beam::guest::{Awaited, Job, JobId, Reason, Request, Submitted};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
 
-use super::{done, guarded, host};
-use crate::client::{Reply, Requester};
+use super::{answer, done, guarded, host};
+use crate::atoms;
+use crate::client::{Reply, Requester, number};
 use crate::resource::{Call, Instance};
 use crate::runner::scheduler;
 use crate::term::{error, options, value};
@@ -38,10 +39,97 @@ pub fn start<'a>(
     timeout: Option<Duration>,
     reference: Term<'a>,
 ) -> Term<'a> {
+    let (pid, reply) = (env.pid(), Reply::Values);
+    let host = match request {
+        // Nobody else has the instance yet, so that nobody else could serve its host calls.
+        Request::Instantiate => pid,
+        _ => instance.host(pid),
+    };
     match instance.guest().runner() {
-        Runner::Thread => done(env, enqueue(env, instance, request, timeout, reference)),
-        Runner::Scheduler => scheduler::start(env, instance, request, timeout),
+        Runner::Thread => {
+            let requester = Requester::new(reference, pid, host, instance.clone(), reply);
+            done(env, enqueue(env, instance, request, timeout, requester).map(drop))
+        }
+        Runner::Scheduler => scheduler::start(env, instance, request, timeout, host),
     }
+}
+
+/// Starts a call that the process does not wait for: `{ok, Job}` when the result comes as a message
+/// with `id`, the instance's name; `{drive, Job, Call}` when a process must poll it.
+#[rustler::nif]
+fn call_async<'a>(
+    env: Env<'a>,
+    instance: ResourceArc<Instance>,
+    name: &str,
+    values: ListIterator<'a>,
+    opts: Term<'a>,
+    id: Term<'a>,
+) -> NifResult<Term<'a>> {
+    let options = options::call(opts)?;
+    Ok(guarded(env, || match request(&instance, name, values, options.fuel) {
+        Ok(call) => start_unawaited(env, &instance, call, options.timeout, id),
+        Err(failure) => error::encode(env, &failure),
+    }))
+}
+
+fn start_unawaited<'a>(
+    env: Env<'a>,
+    instance: &ResourceArc<Instance>,
+    request: Request,
+    timeout: Option<Duration>,
+    id: Term<'a>,
+) -> Term<'a> {
+    match instance.guest().runner() {
+        Runner::Thread => {
+            let requester = Requester::unawaited(id, env.pid(), instance.clone());
+            answer(env, enqueue(env, instance, request, timeout, requester))
+        }
+        Runner::Scheduler => scheduler::start_unawaited(env, instance, request, timeout, id),
+    }
+}
+
+/// `driver` polls the call: its death ends it.
+#[rustler::nif]
+fn call_guard<'a>(env: Env<'a>, call: ResourceArc<Call>, driver: LocalPid) -> Term<'a> {
+    guarded(env, || {
+        call.0.guard(env, driver);
+        atoms::ok().encode(env)
+    })
+}
+
+/// The calling process is about to wait for a job of its own, for `limit` ms at most: `wait` when a
+/// message comes, `{drive, Call}` when it must poll meanwhile, `other` when the job is another
+/// process's, `itself` when the job waits for this process, `none` when no such job is under way.
+#[rustler::nif]
+fn call_await<'a>(
+    env: Env<'a>,
+    instance: ResourceArc<Instance>,
+    job: u64,
+    limit: Term<'a>,
+) -> NifResult<Term<'a>> {
+    let limit = options::milliseconds(limit)?;
+    Ok(guarded(env, || {
+        let (pid, control) = (env.pid(), instance.guest().control());
+        let call = match instance.asker(job) {
+            None => return atoms::none().encode(env),
+            Some((asker, _)) if asker != pid => return atoms::other().encode(env),
+            Some((_, call)) => call,
+        };
+        let awaited = control.wait_for(job, number(pid));
+        if awaited == Awaited::Itself {
+            return atoms::itself().encode(env);
+        }
+        if let Some(after) = limit {
+            instance.keep_limit(job, control.limit(job, after));
+        }
+        match call {
+            Some(call) if awaited == Awaited::Inside && control.is_polled_by(number(pid)) => {
+                call.0.take_over(env);
+                (atoms::drive(), call).encode(env)
+            }
+            _ => atoms::wait().encode(env),
+        }
+    }))
 }
 
 /// The next step of a call that the process polls itself.
@@ -65,10 +153,11 @@ fn call_resume<'a>(
     answer: Term<'a>,
 ) -> NifResult<Term<'a>> {
     let control = call.0.instance().guest().control();
-    if let Some(answer) = host::read(control, id, answer)? {
-        call.0.reply(id, answer);
-    }
-    Ok(guarded(env, || call.0.poll(env)))
+    let answer = host::read(control, id, answer)?;
+    Ok(guarded(env, || {
+        answer.into_iter().for_each(|answer| call.0.reply(id, answer));
+        call.0.poll(env)
+    }))
 }
 
 fn request(
@@ -91,14 +180,12 @@ fn enqueue(
     instance: &ResourceArc<Instance>,
     request: Request,
     timeout: Option<Duration>,
-    reference: Term<'_>,
-) -> Result<()> {
-    let (pid, guest) = (env.pid(), instance.guest());
-    let host = instance.host(pid);
-    let requester = Requester::new(reference, pid, host, instance.clone(), Reply::Values);
+    requester: Requester,
+) -> Result<JobId> {
+    let guest = instance.guest();
     let job = Job::new(request, requester.as_client());
     let id = job.id();
-    instance.remember(pid, id);
+    instance.remember(env.pid(), id);
     let alive = requester.watch(env);
     let submitted = guest.submit(job, timeout);
     if !alive {
@@ -108,13 +195,14 @@ fn enqueue(
     match submitted {
         Ok(Submitted::NeedsRunner) => {
             // Without a runner the job is answered like any other, by its message.
-            thread::run(guest.clone()).or_else(|error| {
+            if let Err(error) = thread::run(guest.clone()) {
                 guest.control().abandon(&error);
-                Ok(())
-            })
+            }
+            Ok(id)
         }
-        Ok(Submitted::Queued | Submitted::Nested) => Ok(()),
+        Ok(Submitted::Queued | Submitted::Nested) => Ok(id),
         Err(error) => {
+            requester.unwatch(env);
             instance.forget(id);
             Err(error)
         }

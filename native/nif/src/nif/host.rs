@@ -1,21 +1,40 @@
 //! Answers to host calls.
 
-use rustler::{Atom, Binary, Error as NifError, ListIterator, NifResult, ResourceArc, Term};
+use rustler::{Atom, Binary, Env, Error as NifError, ListIterator, NifResult, ResourceArc, Term};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
 use wasmtime_beam::guest::{Control, HostImport};
 use wasmtime_beam::value::Value;
 
 use crate::atoms;
+use crate::post;
 use crate::resource::Instance;
 use crate::term::value;
 
 #[rustler::nif]
-fn host_reply(instance: ResourceArc<Instance>, call: u64, answer: Term<'_>) -> NifResult<Atom> {
+fn host_reply<'a>(
+    env: Env<'a>,
+    instance: ResourceArc<Instance>,
+    call: u64,
+    answer: Term<'a>,
+) -> NifResult<Atom> {
     let control = instance.guest().control();
     if let Some(answer) = read(control, call, answer)? {
-        control.reply(call, answer);
+        post::inside(env, || control.reply(call, answer));
     }
+    Instance::served(&instance, env, call);
     Ok(atoms::ok())
+}
+
+/// Takes a host call over: false when it was taken, answered or ended before.
+#[rustler::nif]
+fn host_claim(env: Env<'_>, instance: ResourceArc<Instance>, call: u64) -> bool {
+    Instance::claim(&instance, env, call)
+}
+
+/// True while a host call waits for its answer.
+#[rustler::nif]
+fn host_pending(instance: ResourceArc<Instance>, call: u64) -> bool {
+    instance.guest().control().parked_import(call).is_some()
 }
 
 /// The answer to a parked host call; `None` for a late or unknown one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
-use wasmtime_beam::guest::{Destroyed, Guest, Request};
+use wasmtime_beam::guest::{Activity, Destroyed, Guest, Request};
 use wasmtime_beam::links::Link;
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
@@ -11,12 +11,13 @@ use wasmtime_beam::stream::Outlet;
 use wasmtime_beam::template::Template;
 
 use super::call;
-use super::module::binary;
+use super::module::{binary, types};
 use super::{answer, guarded, inside, timed};
 use crate::atoms;
 use crate::client::{Reply, Requester};
 use crate::outbox::Outbox;
 use crate::resource::{Instance, Module, Prepared};
+use crate::term::map::from_pairs;
 use crate::term::options::Processes;
 use crate::term::{error, options};
 
@@ -101,18 +102,19 @@ fn make<'a>(env: Env<'a>, template: &Template, processes: Processes, id: Term<'a
     let receiver = processes.stream.unwrap_or_else(|| env.pid());
     let outlet = || Arc::new(Outbox::new(receiver, id)) as Arc<dyn Outlet>;
     match Guest::with_outlet(template, template.is_streaming().then(outlet)) {
-        Ok(guest) => finish(env, Instance::new(guest, processes.host, id)),
+        Ok(guest) => finish(env, ResourceArc::new(Instance::new(guest, processes.host, id))),
         Err(failure) => error::encode(env, &failure),
     }
 }
 
 /// `{start, Instance}` when a start section is to run: `instance_start` is next.
-fn finish<'a>(env: Env<'a>, instance: Instance) -> Term<'a> {
+fn finish<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
+    Instance::watch_host(&instance, env);
     if instance.guest().has_start() {
-        return (atoms::start(), ResourceArc::new(instance)).encode(env);
+        return (atoms::start(), instance).encode(env);
     }
     let made = instance.guest().instantiate();
-    answer(env, made.map(|()| ResourceArc::new(instance)))
+    answer(env, made.map(|()| instance))
 }
 
 /// Makes an instance whose module has a start section; answers like `call_start`.
@@ -126,8 +128,12 @@ fn instance_start<'a>(
 }
 
 #[rustler::nif]
-fn instance_interrupt(instance: ResourceArc<Instance>) -> Atom {
-    if instance.guest().control().interrupt() { atoms::ok() } else { atoms::not_running() }
+fn instance_interrupt(env: Env<'_>, instance: ResourceArc<Instance>) -> Term<'_> {
+    guarded(env, || {
+        let interrupted = instance.guest().control().interrupt();
+        let answer = if interrupted { atoms::ok() } else { atoms::not_running() };
+        answer.encode(env)
+    })
 }
 
 /// `wait` when the guest runs: `instance_mourn` is next; `dirty` when it takes long.
@@ -195,6 +201,65 @@ fn instance_mourn<'a>(
 #[rustler::nif]
 fn instance_fuel<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
     guarded(env, || inside(env, &instance, |view| view.fuel(), |fuel| fuel.encode(env)))
+}
+
+/// `{Params, Results}` of an exported function, or `undefined`.
+#[rustler::nif]
+fn instance_function<'a>(env: Env<'a>, instance: ResourceArc<Instance>, name: &str) -> Term<'a> {
+    match instance.guest().module().function(name) {
+        Some(signature) => types(signature).encode(env),
+        None => atoms::undefined().encode(env),
+    }
+}
+
+/// What the instance is doing and used so far; nothing here waits.
+#[rustler::nif]
+fn instance_info<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
+    guarded(env, || {
+        let control = instance.guest().control();
+        let ((activity, queued), usage) = (control.activity(), control.usage());
+        let memory = if activity == Activity::Destroyed { 0 } else { usage.memory };
+        from_pairs(
+            env,
+            &[
+                (atoms::state().encode(env), state(activity).encode(env)),
+                (atoms::runner().encode(env), runner(&instance).encode(env)),
+                (atoms::memory_bytes().encode(env), memory.encode(env)),
+                (atoms::memory_peak().encode(env), usage.peak.encode(env)),
+                (atoms::calls().encode(env), usage.calls.encode(env)),
+                (atoms::host_calls().encode(env), usage.host_calls.encode(env)),
+                (atoms::queued().encode(env), (queued as u64).encode(env)),
+                (atoms::fuel().encode(env), fuel_left(env, &instance, usage.fuel)),
+            ],
+        )
+    })
+}
+
+fn state(activity: Activity) -> Atom {
+    match activity {
+        Activity::Idle => atoms::idle(),
+        Activity::Running => atoms::running(),
+        Activity::HostCall => atoms::host_call(),
+        Activity::Destroyed => atoms::destroyed(),
+    }
+}
+
+fn runner(instance: &Instance) -> Atom {
+    match instance.guest().runner() {
+        Runner::Thread => atoms::thread(),
+        Runner::Scheduler => atoms::scheduler(),
+    }
+}
+
+/// What is left; while somebody is inside the guest, `began`.
+fn fuel_left<'a>(env: Env<'a>, instance: &Instance, began: u64) -> Term<'a> {
+    if !instance.guest().module().engine().options().fuel {
+        return atoms::undefined().encode(env);
+    }
+    match instance.guest().try_access(|view| view.fuel()) {
+        Some(Ok(left)) => left.encode(env),
+        _ => began.encode(env),
+    }
 }
 
 #[rustler::nif]

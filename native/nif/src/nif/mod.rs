@@ -19,6 +19,7 @@ use wasmtime_beam::Result;
 use wasmtime_beam::guest::View;
 
 use crate::atoms;
+use crate::post;
 use crate::resource::Instance;
 use crate::term::error;
 
@@ -87,8 +88,10 @@ fn done<'a>(env: Env<'a>, result: Result<()>) -> Term<'a> {
 }
 
 /// The term of `f`, or the error of a panic in it: a bug of ours must not look like the user's.
+/// Messages that are sent meanwhile leave at once.
 fn guarded<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    let work = std::panic::AssertUnwindSafe(|| post::inside(env, f));
+    let caught = std::panic::catch_unwind(work);
     caught
         .unwrap_or_else(|panic| error::encode(env, &wasmtime_beam::guest::panicked(panic.as_ref())))
 }

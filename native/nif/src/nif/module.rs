@@ -3,7 +3,8 @@
 use rustler::{Atom, Binary, Encoder, Env, NewBinary, NifResult, ResourceArc, Term};
 use wasmtime_beam::Result;
 use wasmtime_beam::engine::Engine;
-use wasmtime_beam::module::{Module, parse_wat, validate};
+use wasmtime_beam::module::{Import, Module, parse_wat, validate};
+use wasmtime_beam::value::{Signature, Type};
 
 use super::{answer, done, guarded};
 use crate::atoms;
@@ -73,6 +74,25 @@ fn module_imports<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Ve
         (&i.module, &i.name, atom(env, i.kind.as_str())).encode(env)
     };
     imports.iter().map(term).collect()
+}
+
+/// `{{Module, Name}, {Params, Results}}` of each function among the imports.
+#[rustler::nif]
+fn module_function_imports<'a>(
+    env: Env<'a>,
+    module: ResourceArc<resource::Module>,
+) -> Vec<Term<'a>> {
+    let imports = module.get().function_imports();
+    let term = |(import, signature): &(Import, Signature)| {
+        ((&import.module, &import.name), types(signature)).encode(env)
+    };
+    imports.iter().map(term).collect()
+}
+
+/// Parameters and results of a function as texts.
+pub fn types(signature: &Signature) -> (Vec<String>, Vec<String>) {
+    let texts = |types: &[Type]| types.iter().map(Type::to_string).collect();
+    (texts(&signature.params), texts(&signature.results))
 }
 
 #[rustler::nif]

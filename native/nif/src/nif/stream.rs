@@ -3,7 +3,6 @@
 use rustler::{Binary, Env, ResourceArc, Term};
 
 use super::{done, timed};
-use crate::outbox;
 use crate::resource::Instance;
 
 #[rustler::nif]
@@ -21,10 +20,10 @@ fn stream_send_dirty<'a>(
 }
 
 fn send<'a>(env: Env<'a>, instance: &Instance, data: &[u8]) -> Term<'a> {
-    timed(env, || outbox::inside(env, || done(env, instance.guest().inbox().send(data))))
+    timed(env, || done(env, instance.guest().inbox().send(data)))
 }
 
 #[rustler::nif]
 fn stream_close<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
-    timed(env, || outbox::inside(env, || done(env, instance.guest().inbox().close())))
+    timed(env, || done(env, instance.guest().inbox().close()))
 }

@@ -1,3 +1,4 @@
-//! Runners that know processes.
+//! Who polls guests here. (The thread runner stands in the runtime crate.)
 
+mod caller;
 pub mod scheduler;

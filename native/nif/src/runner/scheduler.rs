@@ -2,48 +2,37 @@
 //! Between two polls it is in Erlang: it runs a host function, waits for a message, or is scheduled
 //! out. Calls of other processes wait for their turn and are then polled by those.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustler::schedule::consume_timeslice;
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
 use wasmtime_beam::error::Error;
-use wasmtime_beam::guest::{
-    Client, Guest, HostCall, Job, JobId, Outcome, Request, Step, Submitted,
-};
+use wasmtime_beam::guest::{Client, Job, JobId, Request, Step, Submitted};
 use wasmtime_beam::ticker::{self, Slice};
 use wasmtime_beam::value::Value;
 
-use crate::client::{Home, Reply, number};
+use super::caller::Caller;
+use crate::atoms;
+use crate::client::{Reply, Requester, number};
 use crate::resource::{Call, Instance};
 use crate::term::{error, value};
-use crate::{atoms, background, outbox};
 
 /// A call and the process that polls it.
 pub struct Turn {
     instance: ResourceArc<Instance>,
     job: JobId,
-    client: Arc<Caller>,
+    caller: Arc<Caller>,
     monitor: OnceLock<Monitor>,
     /// Set once this call has its turn and its waker is the guest's.
     driving: AtomicBool,
+    /// Who polls, when it is not whoever comes.
+    driver: Mutex<Option<LocalPid>>,
     /// The waker of the call around a nested one.
     around: Mutex<Option<Waker>>,
-}
-
-/// What the guest wants of the process, until the process looks.
-struct Caller {
-    pid: LocalPid,
-    guest: Arc<Guest>,
-    /// Known once the job is made.
-    job: OnceLock<JobId>,
-    /// The reference that the process waits for, once it waits.
-    home: Mutex<Option<Home>>,
-    news: Mutex<News>,
-    state: AtomicU8,
 }
 
 /// What a NIF call answers.
@@ -54,59 +43,75 @@ enum Polled<'a> {
     Goes(Term<'a>),
 }
 
-#[derive(Default)]
-struct News {
-    outcome: Option<Outcome>,
-    host_call: Option<HostCall>,
-}
-
-/// The process is in a NIF call, or about to make one.
-const AWAKE: u8 = 0;
-/// As `AWAKE`, and something happened since.
-const WOKEN: u8 = 1;
-/// The process waits for a message.
-const ASLEEP: u8 = 2;
-
-/// Starts a request of the calling process and polls it for the first time. Answers
-/// `{result, Result}`, or `{Call, Step}` when it goes on.
+/// Starts a request of the calling process and polls it for the first time; `host` serves its host
+/// calls. Answers `{result, Result}`, or `{Call, Step}` when it goes on.
 pub fn start<'a>(
     env: Env<'a>,
     instance: &ResourceArc<Instance>,
     request: Request,
     timeout: Option<Duration>,
+    host: LocalPid,
 ) -> Term<'a> {
-    let client = Arc::new(Caller {
-        pid: env.pid(),
-        guest: instance.guest().clone(),
-        job: OnceLock::new(),
-        home: Mutex::new(None),
-        news: Mutex::default(),
-        state: AtomicU8::new(AWAKE),
-    });
-    let job = Job::new(request, client.clone());
-    let _ = client.job.set(job.id());
-    let turn = Turn {
-        instance: instance.clone(),
-        job: job.id(),
-        client,
-        monitor: OnceLock::new(),
-        driving: AtomicBool::new(false),
-        around: Mutex::new(None),
-    };
+    let caller = Caller::new(env.pid(), host, instance.clone());
+    let (turn, job) = Turn::new(instance, request, caller);
     match instance.guest().submit(job, timeout) {
         Ok(Submitted::NeedsRunner) => turn.begin(env, true),
-        Ok(Submitted::Queued) => turn.begin(env, false),
-        // This process polls the call around this one, and so this one.
-        Ok(Submitted::Nested) => {
+        Ok(Submitted::Nested) if instance.guest().control().is_polled_by(number(env.pid())) => {
+            // This process polls the call around this one, and so this one.
             turn.drive();
             turn.begin(env, true)
         }
+        Ok(Submitted::Queued | Submitted::Nested) => turn.begin(env, false),
         Err(failure) => error::encode(env, &failure),
     }
 }
 
+/// Starts a call of the calling process that another process polls; its messages carry `id`.
+/// Answers `{drive, Job, Call}`.
+pub fn start_unawaited<'a>(
+    env: Env<'a>,
+    instance: &ResourceArc<Instance>,
+    request: Request,
+    timeout: Option<Duration>,
+    id: Term<'a>,
+) -> Term<'a> {
+    let pid = env.pid();
+    let asker = Requester::unawaited(id, pid, instance.clone());
+    let caller = Caller::in_place_of(asker.as_client(), pid, instance.clone());
+    let (turn, job) = Turn::new(instance, request, caller);
+    let (id, call) = (job.id(), ResourceArc::new(Call(turn)));
+    instance.remember(pid, id);
+    instance.hold(id, call.clone());
+    let alive = asker.watch(env);
+    if let Err(failure) = instance.guest().submit(job, timeout) {
+        asker.unwatch(env);
+        instance.forget(id);
+        return error::encode(env, &failure);
+    }
+    if !alive {
+        call.0.caller.expire();
+    }
+    (atoms::drive(), id, call).encode(env)
+}
+
 impl Turn {
-    pub fn instance(&self) -> &Instance {
+    fn new(instance: &ResourceArc<Instance>, request: Request, caller: Caller) -> (Self, Job) {
+        let caller = Arc::new(caller);
+        let job = Job::new(request, caller.clone());
+        caller.set_job(job.id());
+        let turn = Turn {
+            instance: instance.clone(),
+            job: job.id(),
+            caller,
+            monitor: OnceLock::new(),
+            driving: AtomicBool::new(false),
+            driver: Mutex::new(None),
+            around: Mutex::new(None),
+        };
+        (turn, job)
+    }
+
+    pub fn instance(&self) -> &ResourceArc<Instance> {
         &self.instance
     }
 
@@ -117,32 +122,61 @@ impl Turn {
             Polled::Goes(step) => step,
         };
         // From here on the process is outside of the NIF: its death must end the call.
-        self.instance.remember(self.client.pid, self.job);
+        let pid = self.caller.pid();
+        self.instance.remember(pid, self.job);
         let call = ResourceArc::new(Call(self));
-        call.0.watch(env);
+        call.0.watch(env, pid);
         (call, step).encode(env)
     }
 
-    fn watch(&self, env: Env<'_>) {
-        match self.instance.monitor(Some(env), &self.client.pid) {
+    fn watch(&self, env: Env<'_>, pid: LocalPid) {
+        match self.instance.monitor(Some(env), &pid) {
             Some(monitor) => drop(self.monitor.set(monitor)),
             // It is dead already, and nobody will tell.
-            None => self.client.expire(),
+            None => self.caller.expire(),
+        }
+    }
+
+    /// From here on the death of the process that polls ends the call too.
+    pub fn guard(&self, env: Env<'_>, driver: LocalPid) {
+        if self.instance.depend(driver, self.job) {
+            self.watch(env, driver);
         }
     }
 
     /// Polls until the guest wants something of the process, the budget is used up, or the call
     /// ended.
     pub fn poll<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let gate = self.gate();
+        if is_anothers(&gate, env) {
+            return (atoms::result(), atoms::ok()).encode(env);
+        }
         match self.advance(env) {
             Polled::Over(term) | Polled::Goes(term) => term,
         }
     }
 
+    /// The calling process polls from here on, in the place of the one that was made for it.
+    pub fn take_over(&self, env: Env<'_>) {
+        *self.driver.lock() = Some(env.pid());
+        self.instance.release(self.job);
+        if let Some(monitor) = self.monitor.get() {
+            self.instance.demonitor(Some(env), monitor);
+        }
+        // The other one sees that it is not needed any more.
+        self.caller.notify();
+        self.drive();
+    }
+
+    /// Keeps other processes from polling, where there may be others.
+    fn gate(&self) -> Option<MutexGuard<'_, Option<LocalPid>>> {
+        (!self.caller.waits()).then(|| self.driver.lock())
+    }
+
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
         let since = ticker::ticks();
         let polled = loop {
-            self.client.state.store(AWAKE, Ordering::SeqCst);
+            self.caller.look();
             if let Some(polled) = self.news(env) {
                 break polled;
             }
@@ -152,7 +186,7 @@ impl Turn {
             if !self.drives() {
                 break Polled::Goes(rest(env));
             }
-            if !self.step(env) {
+            if !self.step() {
                 break Polled::Goes(rest(env));
             }
         };
@@ -178,7 +212,7 @@ impl Turn {
         if self.driving.load(Ordering::Relaxed) {
             return true;
         }
-        let waker = Waker::from(self.client.clone());
+        let waker = Waker::from(self.caller.clone());
         let turn = self.instance.guest().control().take_turn(self.job, waker);
         self.driving.store(turn, Ordering::Relaxed);
         turn
@@ -186,18 +220,17 @@ impl Turn {
 
     /// From here on this nested call is the one to wake.
     fn drive(&self) {
-        let control = self.instance.guest().control();
-        let around = control.set_waker(Waker::from(self.client.clone()));
-        *self.around.lock() = around;
         self.driving.store(true, Ordering::Relaxed);
+        let control = self.instance.guest().control();
+        let around = control.set_waker(Waker::from(self.caller.clone()));
+        *self.around.lock() = around;
     }
 
     /// One poll. False when nothing more happens before a wake.
-    fn step(&self, env: Env<'_>) -> bool {
-        let (guest, waker) = (self.instance.guest(), Waker::from(self.client.clone()));
+    fn step(&self) -> bool {
+        let (guest, waker) = (self.instance.guest(), Waker::from(self.caller.clone()));
         let _slice = Slice::begin();
-        // What the guest streams out is sent meanwhile.
-        match outbox::inside(env, || guest.poll(&mut Context::from_waker(&waker))) {
+        match guest.poll(&mut Context::from_waker(&waker)) {
             Step::Done(job, outcome) => job.finish(outcome),
             Step::Host(client, call) => {
                 let id = call.id;
@@ -206,7 +239,7 @@ impl Turn {
                 }
             }
             Step::Wait | Step::Idle | Step::Gone => {
-                return self.client.state.load(Ordering::SeqCst) == WOKEN;
+                return self.caller.is_woken();
             }
         }
         true
@@ -215,15 +248,14 @@ impl Turn {
     /// The process is about to wait for a message with `reference`: `wait` when it will get one,
     /// `again` when something happened already.
     pub fn sleep<'a>(&self, env: Env<'a>, reference: Term<'a>) -> Term<'a> {
-        *self.client.home.lock() = Some(Home::new(reference));
-        let state = &self.client.state;
-        let asleep = state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
-        if asleep.is_ok() { rest(env) } else { atoms::again().encode(env) }
+        let gate = self.gate();
+        let sleeps = !is_anothers(&gate, env) && self.caller.sleep(env.pid(), reference);
+        if sleeps { rest(env) } else { atoms::again().encode(env) }
     }
 
     /// What the process must know or do.
     fn news<'a>(&self, env: Env<'a>) -> Option<Polled<'a>> {
-        let mut news = self.client.news.lock();
+        let mut news = self.caller.news().lock();
         if let Some(outcome) = news.outcome.take() {
             drop(news);
             self.end(env);
@@ -241,7 +273,9 @@ impl Turn {
     }
 
     fn end(&self, env: Env<'_>) {
-        self.instance.forget(self.job);
+        if self.caller.waits() {
+            self.instance.forget(self.job);
+        }
         if let Some(around) = self.around.lock().take() {
             self.instance.guest().control().restore_waker(around);
         }
@@ -252,62 +286,12 @@ impl Turn {
     }
 }
 
+/// True when another process than the calling one polls.
+fn is_anothers(gate: &Option<MutexGuard<'_, Option<LocalPid>>>, env: Env<'_>) -> bool {
+    gate.as_ref().and_then(|driver| **driver).is_some_and(|driver| driver != env.pid())
+}
+
 /// The guest waits: the process may sleep.
 fn rest(env: Env<'_>) -> Term<'_> {
     atoms::wait().encode(env)
-}
-
-impl Client for Caller {
-    fn host_call(&self, call: HostCall) -> bool {
-        self.news.lock().host_call = Some(call);
-        self.notify();
-        true
-    }
-
-    fn asker(&self) -> u64 {
-        number(self.pid)
-    }
-
-    fn finish(&self, _: JobId, outcome: Outcome) {
-        let mut news = self.news.lock();
-        (news.outcome, news.host_call) = (Some(outcome), None);
-        drop(news);
-        self.notify();
-    }
-
-    fn turn(&self) {
-        self.notify();
-    }
-
-    fn stopped(&self) {
-        self.expire();
-    }
-}
-
-impl Caller {
-    /// Ends the job from the background: the process may be in a host function, or gone.
-    fn expire(&self) {
-        let Some(job) = self.job.get().copied() else { return };
-        let guest = self.guest.clone();
-        background::run(move || guest.expire(job));
-    }
-
-    /// Something happened: the process looks before it sleeps, or is sent a message.
-    fn notify(&self) {
-        if self.state.swap(WOKEN, Ordering::SeqCst) != ASLEEP {
-            return;
-        }
-        let Some(message) = self.home.lock().as_ref().map(Home::wake) else { return };
-        outbox::deliver(message, self.pid);
-    }
-}
-
-impl Wake for Caller {
-    fn wake(self: Arc<Self>) {
-        self.notify();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.notify();
-    }
 }

@@ -183,6 +183,15 @@ pub fn call(map: Term<'_>) -> NifResult<CallOptions> {
     })
 }
 
+/// A time, or `infinity`.
+pub fn milliseconds(term: Term<'_>) -> NifResult<Option<Duration>> {
+    if is(term, atoms::infinity()) {
+        Ok(None)
+    } else {
+        Ok(Some(Duration::from_millis(term.decode()?)))
+    }
+}
+
 /// A number, or `infinity`.
 fn limit(map: Term<'_>, key: Atom) -> NifResult<Option<u64>> {
     let term: Term<'_> = get(map, key)?;

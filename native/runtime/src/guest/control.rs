@@ -11,6 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::host_call::{HostCall, HostImport, Parked};
 use super::job::{Client, Job, JobId, Reason};
+use super::meter::Meter;
+use super::serve::too_deep;
 use super::state::{Next, State, Submitted, wake};
 use crate::error::{Class, Error, Kind, Result};
 use crate::options::Runner;
@@ -22,6 +24,7 @@ pub struct Control {
     engine: wasmtime::Engine,
     pub(super) host_timeout: Option<Duration>,
     pub(super) runner: Runner,
+    pub(super) meter: Meter,
     /// Set while the running job is cancelled: every poll looks at it, without the lock.
     stop: AtomicBool,
     state: Mutex<State>,
@@ -31,7 +34,7 @@ pub struct Control {
 type Answer = Result<Vec<Value>>;
 
 /// Calls from within host calls of one guest, at most: each holds a stack.
-const MAX_NESTED: usize = 64;
+pub(super) const MAX_NESTED: usize = 64;
 
 impl Control {
     pub fn new(
@@ -43,6 +46,7 @@ impl Control {
             engine,
             host_timeout,
             runner,
+            meter: Meter::default(),
             stop: AtomicBool::new(false),
             state: Mutex::default(),
         })
@@ -67,7 +71,7 @@ impl Control {
         // Under the lock: a deadline that fires at once must find the job.
         job.deadline =
             timeout.and_then(|after| ticker::arm(after, self, job.id, Reason::Timeout(after)));
-        if state.is_served_by(job.client()) {
+        if job.client().waits() && state.is_served_by(job.client()) {
             return self.nest(state, job);
         }
         let id = job.id;
@@ -86,8 +90,7 @@ impl Control {
     fn nest(&self, mut state: MutexGuard<'_, State>, mut job: Job) -> Result<Submitted> {
         if state.running.len() > MAX_NESTED {
             job.forget();
-            let message = format!("more than {MAX_NESTED} calls inside host calls of each other");
-            return Err(Error::new(Class::Trap, Kind::StackOverflow, message));
+            return Err(too_deep());
         }
         if let Some(parked) = state.parked.last_mut() {
             parked.nested.push_back(job);
@@ -111,9 +114,11 @@ impl Control {
         let mut state = self.state.lock();
         if let Some(running) = state.running.iter_mut().find(|running| running.id == job) {
             running.cancelled.get_or_insert(reason);
-            let client = state.running[0].client.clone();
+            // A nested job is polled by whoever polls the one around it, which goes on.
+            let outermost = state.running.first().filter(|first| first.id == job);
+            let client = outermost.map(|first| first.client.clone());
             self.hurry(state, job);
-            client.stopped();
+            client.into_iter().for_each(|client| client.stopped());
             return true;
         }
         let Some(removed) = state.remove(job) else { return false };

@@ -120,10 +120,13 @@ fn limit_hit(cell: &mut StoreCell, error: Error) -> Error {
 fn set_fuel(store: &mut StoreContextMut<'_, Data>, fuel: u64) -> Result<()> {
     store.set_fuel(fuel).map_err(|_| {
         Error::option(Class::Call, "fuel", "the module was not compiled with the option fuel")
-    })
+    })?;
+    store.data().control.meter.set_fuel(fuel);
+    Ok(())
 }
 
 async fn call(mut store: StoreContextMut<'_, Data>, callee: &Callee, args: &[Value]) -> Outcome {
+    store.data().control.meter.count_call();
     // What is rooted for the call goes with it.
     let mut scope = RootScope::new(&mut store);
     let (func, arity) = callee.find(&mut scope)?;

@@ -17,6 +17,7 @@ use super::execute;
 use super::job::{Job, JobId, Request};
 use super::number::next_id;
 use super::refs::{Misfit, enter, leave_all};
+use super::state::wake;
 use super::store::Data;
 use crate::error::{Class, Error, Kind};
 use crate::value::{Signature, Type, Value};
@@ -47,6 +48,8 @@ pub(super) struct Parked {
     pub(super) answer: Option<Result<Vec<Value>, Error>>,
     pub(super) import: Arc<HostImport>,
     pub(super) since: Instant,
+    /// Who serves it, once somebody took it; before, that is the client's host.
+    pub(super) server: Option<u64>,
     /// Jobs that the host asks for meanwhile; they run inside this call.
     pub(super) nested: VecDeque<Job>,
 }
@@ -109,11 +112,16 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     fn begin(control: &'a Arc<Control>, import: Arc<HostImport>, args: Vec<Value>) -> Self {
         let id = next_id();
-        let (since, nested) = (Instant::now(), VecDeque::new());
+        let (args, since) = (Some(args), Instant::now());
+        control.meter.count_host_call();
         let mut state = control.state();
-        state.parked.push(Parked { id, args: Some(args), answer: None, import, since, nested });
+        let nested = state.adopt();
+        let adopted = !nested.is_empty();
+        state.parked.push(Parked { id, args, answer: None, import, since, server: None, nested });
         control.watch_host(&mut state);
-        drop(state);
+        if adopted {
+            wake(state);
+        }
         Waiting { control, id, over: AtomicBool::new(false) }
     }
 
@@ -131,11 +139,11 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// The answer, which ends the wait, or a job to run before.
+    /// The answer, which ends the wait, or a job that was asked for before it.
     fn take(&self) -> Option<Event> {
         let mut state = self.control.state();
         let at = state.parked.iter().position(|parked| parked.id == self.id)?;
-        if state.parked[at].answer.is_some() {
+        if state.parked[at].answer.is_some() && state.parked[at].nested.is_empty() {
             // From here on the guest runs: nobody may take it for a parked one.
             self.over.store(true, Relaxed);
             return state.parked.remove(at).answer.map(Event::Answer);

@@ -29,6 +29,15 @@ pub trait Client: Send + Sync {
     fn host(&self) -> u64 {
         self.asker()
     }
+    /// A number for who polls the guest, where clients take turns; 0 when it asks for nothing itself.
+    fn poller(&self) -> u64 {
+        self.asker()
+    }
+    /// True when the asker does nothing else until its job ended: it cannot serve a host call that
+    /// the job queues behind.
+    fn waits(&self) -> bool {
+        true
+    }
     /// The job ended. Called once.
     fn finish(&self, job: JobId, outcome: Outcome);
     /// It is this client's turn to poll. A client whose guest has a runner of its own ignores it.

@@ -111,12 +111,6 @@ impl State {
         waits && self.parked.len() == self.running.len()
     }
 
-    /// True when the guest waits for the very host that asks.
-    pub(super) fn is_served_by(&self, client: &Arc<dyn Client>) -> bool {
-        let serves = |running: &Running| running.client.host() == client.asker();
-        self.is_parked() && self.running.last().is_some_and(serves)
-    }
-
     /// Takes out a job that did not begin.
     pub(super) fn remove(&mut self, job: JobId) -> Option<Job> {
         let State { queue, parked, .. } = self;

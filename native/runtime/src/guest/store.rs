@@ -33,7 +33,7 @@ impl Data {
         limits: Limits,
         ends: Ends,
     ) -> Self {
-        let limiter = Limiter::new(limits);
+        let limiter = Limiter::new(limits, control.clone());
         Data { module: None, control, wasi, limiter, ends, instance: None }
     }
 }
@@ -96,14 +96,15 @@ pub struct Limiter {
     total: u64,
     /// Bytes granted to the growth under way, taken back if it fails.
     pending: u64,
+    control: Arc<Control>,
     hit: Option<Error>,
     /// Of the largest table.
     elements: usize,
 }
 
 impl Limiter {
-    fn new(limits: Limits) -> Self {
-        Limiter { limits, total: 0, pending: 0, hit: None, elements: 0 }
+    fn new(limits: Limits, control: Arc<Control>) -> Self {
+        Limiter { limits, total: 0, pending: 0, control, hit: None, elements: 0 }
     }
 
     /// The limit that refused something since the last look.
@@ -137,11 +138,13 @@ impl ResourceLimiter for Limiter {
             return self.refuse(Kind::MemoryLimit, message);
         }
         (self.total, self.pending) = (total, growth);
+        self.control.meter.set_memory(total);
         Ok(true)
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
         self.total = self.total.saturating_sub(std::mem::take(&mut self.pending));
+        self.control.meter.set_memory(self.total);
         Ok(())
     }
 

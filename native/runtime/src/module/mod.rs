@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmtime::{ExternType, ModuleExport};
+use wasmtime::{ExternType, ImportType, ModuleExport};
 
 pub use facts::Facts;
 pub use inspect::{Export, ExternKind, Import};
@@ -223,6 +223,15 @@ impl Module {
     /// Imports in their order.
     pub fn imports(&self) -> Vec<Import> {
         self.0.wasmtime.imports().map(|import| Import::of(&import)).collect()
+    }
+
+    /// Functions among the imports, with what they take and give.
+    pub fn function_imports(&self) -> Vec<(Import, Signature)> {
+        let function = |import: ImportType<'_>| {
+            let signature = Signature::of(import.ty().func()?);
+            Some((Import::of(&import), signature))
+        };
+        self.0.wasmtime.imports().filter_map(function).collect()
     }
 
     /// Exports in their order.

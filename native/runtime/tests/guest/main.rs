@@ -6,6 +6,7 @@ mod limits;
 mod links;
 mod poll;
 mod refs;
+mod serve;
 mod stop;
 mod streams;
 mod support;

@@ -1,0 +1,232 @@
+//! A live instance, and the processes it depends on. Rule: whoever dies, what waits for that process
+//! ends at once.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc, Term};
+use wasmtime_beam::Error;
+use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason};
+use wasmtime_beam::memory::Pending;
+use wasmtime_beam::options::Runner;
+use wasmtime_beam::ticker::Armed;
+
+use super::Call;
+use crate::background;
+use crate::client::number;
+use crate::post::Home;
+
+pub struct Instance {
+    guest: Option<Arc<Guest>>,
+    /// Serves host calls, when it is not the calling process.
+    host: Option<LocalPid>,
+    /// The instance's name, kept when somebody other than a caller is sent messages.
+    id: Option<Home>,
+    /// Jobs under way that depend on processes.
+    jobs: Mutex<Vec<Watched>>,
+    /// Host calls that processes serve in the host's place.
+    servers: Mutex<Vec<Server>>,
+    /// Memory of the destroyed guest that is still to be restored.
+    pending: Mutex<Option<Pending>>,
+}
+
+/// A job that ends when the process dies. The first of a job is who asked for it.
+struct Watched {
+    pid: LocalPid,
+    job: JobId,
+    /// The deadline of who waits for it.
+    limit: Option<Armed>,
+    /// What another process polls for it.
+    call: Option<ResourceArc<Call>>,
+}
+
+struct Server {
+    pid: LocalPid,
+    call: u64,
+    monitor: Monitor,
+}
+
+impl Instance {
+    pub fn new(guest: Arc<Guest>, host: Option<LocalPid>, id: Term<'_>) -> Self {
+        Instance {
+            guest: Some(guest),
+            host,
+            id: host.is_some().then(|| Home::new(id)),
+            jobs: Mutex::default(),
+            servers: Mutex::default(),
+            pending: Mutex::default(),
+        }
+    }
+
+    pub fn guest(&self) -> &Arc<Guest> {
+        self.guest.as_ref().expect("only drop takes the guest out")
+    }
+
+    /// Who serves the host calls of a request by `caller`.
+    pub fn host(&self, caller: LocalPid) -> LocalPid {
+        self.host.unwrap_or(caller)
+    }
+
+    /// The reference in messages to processes that do not wait for a call of their own.
+    pub fn id(&self) -> Option<&Home> {
+        self.id.as_ref()
+    }
+
+    pub fn remember(&self, pid: LocalPid, job: JobId) {
+        self.jobs.lock().push(Watched { pid, job, limit: None, call: None });
+    }
+
+    /// The job ends with that process too. False when it is over.
+    pub fn depend(&self, pid: LocalPid, job: JobId) -> bool {
+        let mut jobs = self.jobs.lock();
+        let known = jobs.iter().any(|watched| watched.job == job);
+        if known {
+            jobs.push(Watched { pid, job, limit: None, call: None });
+        }
+        known
+    }
+
+    pub fn forget(&self, job: JobId) {
+        let mut gone = Vec::new();
+        let mut jobs = self.jobs.lock();
+        while let Some(at) = jobs.iter().position(|watched| watched.job == job) {
+            // In order: the first of a job is who asked.
+            gone.push(jobs.remove(at));
+        }
+        // Their deadlines and calls are dropped without the lock.
+        drop(jobs);
+    }
+
+    /// The job ends with nobody but who asked for it.
+    pub fn release(&self, job: JobId) {
+        let mut jobs = self.jobs.lock();
+        let asker = jobs.iter().position(|watched| watched.job == job);
+        let mut at = 0;
+        jobs.retain(|watched| {
+            at += 1;
+            watched.job != job || Some(at - 1) == asker
+        });
+    }
+
+    /// Keeps what polls the job: its asker may have to.
+    pub fn hold(&self, job: JobId, call: ResourceArc<Call>) {
+        self.with(job, |watched| watched.call = Some(call));
+    }
+
+    /// Who asked for a job under way, and what polls it.
+    pub fn asker(&self, job: JobId) -> Option<(LocalPid, Option<ResourceArc<Call>>)> {
+        self.with(job, |watched| (watched.pid, watched.call.clone()))
+    }
+
+    /// Keeps the deadline of who waits for the job as long as that lasts.
+    pub fn keep_limit(&self, job: JobId, limit: Option<Armed>) {
+        let old = self.with(job, |watched| std::mem::replace(&mut watched.limit, limit));
+        drop(old);
+    }
+
+    fn with<R>(&self, job: JobId, f: impl FnOnce(&mut Watched) -> R) -> Option<R> {
+        self.jobs.lock().iter_mut().find(|watched| watched.job == job).map(f)
+    }
+
+    /// Takes a host call over for the calling process. False when it was taken, answered or ended
+    /// before.
+    pub fn claim(this: &ResourceArc<Self>, env: Env<'_>, call: u64) -> bool {
+        let (pid, control) = (env.pid(), this.guest().control());
+        let Some(host) = control.claim(call, number(pid)) else { return false };
+        if host != number(pid) {
+            match this.monitor(Some(env), &pid) {
+                Some(monitor) => this.servers.lock().push(Server { pid, call, monitor }),
+                None => control.reply(call, Err(Error::host_down())),
+            }
+        }
+        true
+    }
+
+    /// The host call is answered: who served it may go.
+    pub fn served(this: &ResourceArc<Self>, env: Env<'_>, call: u64) {
+        let mut servers = this.servers.lock();
+        let at = servers.iter().position(|server| server.call == call);
+        let server = at.map(|at| servers.swap_remove(at));
+        drop(servers);
+        if let Some(server) = server {
+            this.demonitor(Some(env), &server.monitor);
+        }
+    }
+
+    /// From here on the death of the host ends the host calls that wait for it. One that is dead
+    /// already gets no message, and that ends them too.
+    pub fn watch_host(this: &ResourceArc<Self>, env: Env<'_>) {
+        if let Some(host) = this.host {
+            this.monitor(Some(env), &host);
+        }
+    }
+
+    /// Keeps what a destroy left to restore.
+    pub fn keep(&self, pending: Pending) {
+        *self.pending.lock() = Some(pending);
+    }
+
+    pub fn take_pending(&self) -> Option<Pending> {
+        self.pending.lock().take()
+    }
+
+    /// Ends what a dead process asked for, or polled.
+    fn end_jobs_of(&self, pid: LocalPid) {
+        let jobs: Vec<JobId> = {
+            let jobs = self.jobs.lock();
+            jobs.iter().filter(|watched| watched.pid == pid).map(|watched| watched.job).collect()
+        };
+        for job in jobs {
+            match self.guest().runner() {
+                Runner::Thread => drop(self.guest().control().cancel(job, Reason::Interrupt)),
+                // Nobody else polls the guest to its end.
+                Runner::Scheduler => {
+                    let guest = self.guest().clone();
+                    background::run(move || guest.expire(job));
+                }
+            }
+        }
+    }
+
+    /// Ends the host calls that a dead process was to answer.
+    fn end_host_calls_of(&self, pid: LocalPid) {
+        let calls: Vec<u64> = {
+            let mut servers = self.servers.lock();
+            let (gone, left) = servers.drain(..).partition(|server| server.pid == pid);
+            *servers = left;
+            let gone: Vec<Server> = gone;
+            gone.into_iter().map(|server| server.call).collect()
+        };
+        let control = self.guest().control();
+        calls.into_iter().for_each(|call| control.reply(call, Err(Error::host_down())));
+        if self.host == Some(pid) {
+            control.host_gone(number(pid));
+        }
+    }
+}
+
+#[rustler::resource_impl]
+impl Resource for Instance {
+    const IMPLEMENTS_DOWN: bool = true;
+
+    fn down<'a>(&'a self, _: Env<'a>, pid: LocalPid, _: Monitor) {
+        self.end_jobs_of(pid);
+        self.end_host_calls_of(pid);
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let Some(guest) = self.guest.take() else { return };
+        let pending = self.take_pending();
+        if guest.is_gone() && !guest.holds_last_module() && pending.is_none() {
+            return;
+        }
+        background::run(move || {
+            pending.into_iter().for_each(Pending::finish);
+            if let Destroyed::Restore(pending) = guest.destroy() {
+                pending.finish();
+            }
+        });
+    }
+}

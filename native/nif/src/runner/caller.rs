@@ -1,0 +1,180 @@
+//! What a guest wants of the process that polls it, or waits for its turn, until the process looks.
+//! Rule: a process that said it sleeps gets one message, and only one.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Wake;
+
+use parking_lot::Mutex;
+use rustler::{LocalPid, ResourceArc, Term};
+use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome};
+
+use crate::background;
+use crate::client::number;
+use crate::post::Message;
+use crate::resource::Instance;
+
+/// Who asked for a job, as the guest knows it, and its waker.
+pub(super) struct Caller {
+    pid: LocalPid,
+    /// Serves the host calls.
+    host: LocalPid,
+    instance: ResourceArc<Instance>,
+    /// Is told instead, when the process that polls is not the one that asked.
+    asker: Option<Arc<dyn Client>>,
+    /// Known once the job is made.
+    job: OnceLock<JobId>,
+    /// The process that sleeps, and its message.
+    sleeper: Mutex<Option<(LocalPid, Message)>>,
+    news: Mutex<News>,
+    state: AtomicU8,
+}
+
+#[derive(Default)]
+pub(super) struct News {
+    pub outcome: Option<Outcome>,
+    pub host_call: Option<HostCall>,
+}
+
+/// The process is in a NIF call, or about to make one.
+const AWAKE: u8 = 0;
+/// As `AWAKE`, and something happened since.
+const WOKEN: u8 = 1;
+/// The process waits for a message.
+const ASLEEP: u8 = 2;
+
+impl Caller {
+    /// `pid` asks, and polls itself.
+    pub fn new(pid: LocalPid, host: LocalPid, instance: ResourceArc<Instance>) -> Self {
+        Caller {
+            pid,
+            host,
+            instance,
+            asker: None,
+            job: OnceLock::new(),
+            sleeper: Mutex::new(None),
+            news: Mutex::default(),
+            state: AtomicU8::new(AWAKE),
+        }
+    }
+
+    /// `asker` asks, and another process polls.
+    pub fn in_place_of(
+        asker: Arc<dyn Client>,
+        pid: LocalPid,
+        instance: ResourceArc<Instance>,
+    ) -> Self {
+        Caller { asker: Some(asker), ..Caller::new(pid, pid, instance) }
+    }
+
+    pub fn pid(&self) -> LocalPid {
+        self.pid
+    }
+
+    pub fn set_job(&self, job: JobId) {
+        let _ = self.job.set(job);
+    }
+
+    pub fn news(&self) -> &Mutex<News> {
+        &self.news
+    }
+
+    /// The process looks: what happens from here on is noticed.
+    pub fn look(&self) {
+        self.state.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// True when something happened since the process looked.
+    pub fn is_woken(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == WOKEN
+    }
+
+    /// The process `pid` is about to wait for a message with `reference`: true when it will get one,
+    /// false when something happened already.
+    pub fn sleep(&self, pid: LocalPid, reference: Term<'_>) -> bool {
+        *self.sleeper.lock() = Some((pid, Message::wake(reference)));
+        let state = &self.state;
+        state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Something happened: the process looks before it sleeps, or is sent its message.
+    pub fn notify(&self) {
+        if self.state.swap(WOKEN, Ordering::SeqCst) != ASLEEP {
+            return;
+        }
+        if let Some((pid, message)) = self.sleeper.lock().take() {
+            message.send(pid);
+        }
+    }
+
+    /// Ends the job from the background: the process may be in a host function, or gone.
+    pub fn expire(&self) {
+        let Some(job) = self.job.get().copied() else { return };
+        let guest = self.instance.guest().clone();
+        background::run(move || guest.expire(job));
+    }
+}
+
+impl Client for Caller {
+    fn host_call(&self, call: HostCall) -> bool {
+        if let Some(asker) = &self.asker {
+            return asker.host_call(call);
+        }
+        if self.host != self.pid {
+            let id = self.instance.id();
+            return id.is_some_and(|id| id.host_call(&call, &self.instance).send(self.host));
+        }
+        self.news.lock().host_call = Some(call);
+        self.notify();
+        true
+    }
+
+    fn asker(&self) -> u64 {
+        number(self.pid)
+    }
+
+    fn host(&self) -> u64 {
+        self.asker.as_ref().map_or_else(|| number(self.host), |asker| asker.host())
+    }
+
+    fn poller(&self) -> u64 {
+        if self.waits() { self.asker() } else { 0 }
+    }
+
+    fn waits(&self) -> bool {
+        self.asker.is_none()
+    }
+
+    fn finish(&self, job: JobId, outcome: Outcome) {
+        let outcome = match &self.asker {
+            Some(asker) => {
+                asker.finish(job, outcome);
+                Ok(Vec::new())
+            }
+            None => outcome,
+        };
+        let mut news = self.news.lock();
+        (news.outcome, news.host_call) = (Some(outcome), None);
+        drop(news);
+        self.notify();
+    }
+
+    fn turn(&self) {
+        self.notify();
+    }
+
+    fn stopped(&self) {
+        self.expire();
+    }
+}
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        self.notify();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.notify();
+    }
+}
