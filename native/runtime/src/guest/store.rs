@@ -58,8 +58,10 @@ impl StoreCell {
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
         // Compiled code tells what it used when it calls a function or yields for fuel: a guest that
-        // is stopped in between would seem to have used nothing. Only an engine without fuel refuses.
-        let _ = store.fuel_async_yield_interval(Some(FUEL_TOLD));
+        // is stopped in between would seem to have used nothing.
+        if module.engine().options().fuel {
+            let _ = store.fuel_async_yield_interval(Some(FUEL_TOLD));
+        }
         StoreCell {
             store,
             module: module.clone(),
