@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
-# Builds the native library and puts it into priv/; `clean` takes it away again. Called by rebar3.
-# Rule: priv/wasmtime_nif.so is replaced in one step, and only by other contents: a running VM
-# may have it mapped.
+# Builds the native library and puts it into priv/, or into the folder that WASMTIME_PRIV_DIR names;
+# `clean` takes it away again. Called by rebar3. WASMTIME_RUNTIME_ONLY=1 leaves the compiler out.
+# Rule: wasmtime_nif.so is replaced in one step, and only by other contents: a running VM may have it
+# mapped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 
-library=priv/wasmtime_nif.so
+priv=${WASMTIME_PRIV_DIR:-priv}
+library=$priv/wasmtime_nif.so
+features=()
+if runtime_only; then
+    features=(--no-default-features)
+fi
 
 if [ "${1:-}" = clean ]; then
     rm -f "$library"
@@ -19,10 +25,10 @@ command -v cargo >/dev/null || {
 }
 
 build() {
-    cargo build --locked --release -p wasmtime_nif || return
+    cargo build --locked --release -p wasmtime_nif ${features[@]+"${features[@]}"} || return
     local built="$CARGO_TARGET_DIR/release/libwasmtime_nif.so"
     [ -e "$built" ] || built="$CARGO_TARGET_DIR/release/libwasmtime_nif.dylib"
-    mkdir -p priv
+    mkdir -p "$priv"
     # Debug information is ten times the code; it stays with cargo's copy.
     strip --strip-debug -o "$library.new.$$" "$built" 2>/dev/null || cp "$built" "$library.new.$$"
     if cmp -s "$library.new.$$" "$library"; then

@@ -16,6 +16,11 @@ step() {
 
 step cargo fmt --all --check
 step building cargo clippy --locked --release --workspace --all-targets -- -D warnings
+# The build without a compiler: its library and what it shares with the other.
+export WASMTIME_RUNTIME_ONLY=1
+step building cargo clippy --locked --release -p wasmtime_nif -p wasmtime_beam --lib \
+    --no-default-features -- -D warnings
+unset WASMTIME_RUNTIME_ONLY
 step rebar3 xref
 step rebar3 dialyzer
 step rebar3 edoc

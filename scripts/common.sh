@@ -16,13 +16,33 @@ target_dir() {
     fi
 }
 
+# Whether the compiler is left out of the library.
+runtime_only() {
+    case "${WASMTIME_RUNTIME_ONLY:-0}" in
+        0) return 1 ;;
+        1) return 0 ;;
+        *) echo "WASMTIME_RUNTIME_ONLY must be 0 or 1" >&2; exit 2 ;;
+    esac
+}
+
+# Prints where cargo builds the library. Without the compiler Wasmtime is another one: it has a
+# folder of its own, so that neither build makes the other start again.
+build_dir() {
+    local target
+    target=$(target_dir)
+    if runtime_only; then
+        target+=/runtime-only
+    fi
+    echo "$target"
+}
+
 # Runs a command that builds, for this clone alone. All clones share one target folder, so that
 # Wasmtime is built once; but cargo tells the project's own files by their times only, and would
 # take another clone's library for this one's. So the clone that builds after another one makes its
 # sources new.
 building() {
     local target stamp
-    target=$(target_dir)
+    target=$(build_dir)
     stamp="$target/clone"
     mkdir -p "$target"
     exec 9>"$target/clone.lock"

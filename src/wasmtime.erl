@@ -134,7 +134,7 @@ serialize(Mod) -> serialize(Mod, #{}).
 %% suits this version of Wasmtime, this kind of CPU, and the same `fuel' and `proposals' only. With
 %% `key' (a binary, best of 32 random bytes) it is sealed: its last 32 bytes are the HMAC-SHA256 of
 %% all before them, and who loads it with the same key knows that somebody with the key made it.
-%% Errors: class `compile', kind `badarg'.
+%% Errors: class `compile', kind `badarg', and `unavailable' in a build without a compiler.
 -spec serialize(wasm_module(), serialize_options()) -> {ok, binary()} | {error, error()}.
 serialize(Mod, Opts) -> wasmtime_artifact:serialize(Mod, Opts).
 

@@ -52,7 +52,7 @@ t_provoked(_) ->
 %% feature of another release (components, stack switching).
 beyond_a_test() ->
     Machine = [{compile, out_of_memory}, {limit, thread_limit}],
-    Build = [{compile, unavailable}, {compile, unsupported}],
+    Build = [{compile, unavailable}, {preinit, unavailable}, {compile, unsupported}],
     Bugs = [{internal, internal}, {internal, panic}],
     Traps = [{trap, Kind} || Kind <- [unhandled_tag, continuation_already_consumed, disabled_opcode]],
     Machine ++ Build ++ Bugs ++ Traps ++ component_rows().

@@ -78,6 +78,22 @@ t_no_instance(_) ->
     ?assertMatch(#{in_flight := 0, failed := 5, done := 1}, stats(Pool)),
     ok = wasmtime_pool:stop(Pool).
 
+%% What an instance streams goes to the process that makes the request, wherever the pool was started.
+t_streams(_) ->
+    Instance = wasmtime_test:with_runner(#{{"env", "host"} => fun(_, []) -> {ok, []} end}),
+    Pool = start(#{module => wasmtime_test:mod(channel), instance => Instance}),
+    Got = wasmtime_test:in_process(fun() ->
+        wasmtime_pool:run(Pool, fun(Inst) ->
+            ok = wasmtime:send(Inst, <<"hello">>),
+            ok = wasmtime:close(Inst),
+            {ok, [1]} = wasmtime:call(Inst, "echo", []),
+            Ref = wasmtime:ref(Inst),
+            receive {wasmtime_stream, Ref, channel, Bytes} -> Bytes after 10_000 -> nothing end
+        end)
+    end),
+    ?assertEqual(<<"hello">>, Got),
+    ok = wasmtime_pool:stop(Pool).
+
 %% ---- bounds ---------------------------------------------------------------------------------
 
 %% However many callers there are, no more than `size' run at once, all are served, and each by an

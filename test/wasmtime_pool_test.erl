@@ -55,7 +55,7 @@ settled_after(Fun) ->
 
 %% The file of a module's artifact.
 artifact(Source) ->
-    {ok, Bin} = wasmtime:serialize(mod(Source)),
+    Bin = wasmtime_test:artifact(Source, #{}),
     Path = filename:join("/tmp", "wasmtime_pool_" ++ integer_to_list(erlang:phash2(Bin)) ++ ".cwasm"),
     ok = file:write_file(Path ++ ".new", Bin),
     ok = file:rename(Path ++ ".new", Path),

@@ -3,7 +3,7 @@
 -module(wasmtime_test).
 
 -export([cases/1, both/0, both/1, use/1, with_runner/1, instantiate/1, instantiate/2, prepare/2, preinit/3, suite/0, root/0, rounds/3]).
--export([source/1, wasm/1, mod/1, mod/2, inst/1, inst/2, inst/3, one/1]).
+-export([source/1, wasm/1, mod/1, mod/2, artifact/2, inst/1, inst/2, inst/3, one/1]).
 -export([with_inst/3, with_pool/3, with_pool/4, pool/1]).
 -export([calling/1, caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0, counted/1]).
 -export([temp/2, write/3]).
@@ -76,8 +76,38 @@ mod(Name) -> mod(Name, #{}).
 
 mod(Name, Opts) when is_atom(Name) -> mod(source(Name), Opts);
 mod(Source, Opts) ->
-    {ok, Mod} = wasmtime:compile(Source, Opts),
+    {ok, Mod} = case os:getenv("WASMTIME_ARTIFACTS") of
+        false -> wasmtime:compile(Source, Opts);
+        Dir -> through_artifact(filename:join(Dir, artifact_name({Source, Opts})), Source, Opts)
+    end,
     Mod.
+
+%% The bytes of a module's artifact.
+artifact(Source, Opts) ->
+    Mod = mod(Source, Opts),
+    case os:getenv("WASMTIME_ARTIFACTS") of
+        false ->
+            {ok, Bin} = wasmtime:serialize(Mod),
+            Bin;
+        Dir ->
+            {ok, Bin} = file:read_file(filename:join(Dir, artifact_name({Source, Opts}))),
+            Bin
+    end.
+
+%% A build with a compiler leaves the artifact where one without it looks for it.
+through_artifact(Path, Source, Opts) ->
+    case wasmtime:features() of
+        #{compiler := true} ->
+            {ok, Mod} = wasmtime:compile(Source, Opts),
+            {ok, Bin} = wasmtime:serialize(Mod),
+            ok = filelib:ensure_dir(Path),
+            write(filename:dirname(Path), filename:basename(Path), Bin),
+            {ok, Mod};
+        #{compiler := false} ->
+            wasmtime:deserialize_file(Path, Opts)
+    end.
+
+artifact_name(Key) -> binary_to_list(binary:encode_hex(erlang:md5(term_to_binary(Key)))).
 
 inst(Name) -> inst(Name, #{}).
 

@@ -9,7 +9,9 @@ use wasmtime::Config;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind, Result};
 use crate::memory::{self, Pool};
-use crate::options::{Allocator, CompileOptions, OptLevel, Proposal};
+#[cfg(feature = "compiler")]
+use crate::options::OptLevel;
+use crate::options::{Allocator, CompileOptions, Proposal};
 use crate::stack::Stacks;
 
 /// Engines alive at once, at most.
@@ -90,18 +92,20 @@ fn config(options: &CompileOptions) -> Config {
     config
         .epoch_interruption(true)
         .consume_fuel(options.fuel)
-        .cranelift_opt_level(opt_level(options.opt_level))
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(FIBER_STACK)
         .with_host_stack(Stacks::new())
         .concurrency_support(false)
         .wasm_component_model(false);
+    #[cfg(feature = "compiler")]
+    config.cranelift_opt_level(opt_level(options.opt_level));
     for (proposal, enable) in &options.proposals {
         propose(&mut config, *proposal, *enable);
     }
     config
 }
 
+#[cfg(feature = "compiler")]
 fn opt_level(level: OptLevel) -> wasmtime::OptLevel {
     match level {
         OptLevel::None => wasmtime::OptLevel::None,

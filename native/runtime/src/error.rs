@@ -181,6 +181,13 @@ impl Error {
         Error::new(Class::Internal, Kind::Internal, message)
     }
 
+    /// This build leaves the compiler out.
+    #[cfg(not(feature = "compiler"))]
+    pub(crate) fn unavailable(class: Class) -> Self {
+        let message = "this build has no compiler: it loads artifacts of one that has";
+        Error::new(class, Kind::Unavailable, message)
+    }
+
     /// Nobody is there to answer a host call.
     pub fn host_down() -> Self {
         let message = "the process that serves host calls is gone";

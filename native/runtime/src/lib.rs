@@ -23,6 +23,7 @@ pub mod mac;
 pub mod memory;
 pub mod module;
 pub mod options;
+#[cfg_attr(not(feature = "compiler"), path = "preinit/absent.rs")]
 pub mod preinit;
 pub mod reactor;
 pub mod runner;
@@ -36,6 +37,10 @@ pub mod value;
 pub mod wasi;
 
 pub use error::{Class, Error, Kind, Result};
+
+/// Whether this build compiles. One that does not loads artifacts of one that does; all else answers
+/// `unavailable`.
+pub const HAS_COMPILER: bool = cfg!(feature = "compiler");
 
 /// The version of Wasmtime; a test compares it with the lock file.
 pub const WASMTIME_VERSION: &str = "48.0.8";

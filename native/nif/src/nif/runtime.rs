@@ -1,6 +1,7 @@
 //! What the library is and what is alive in it.
 
 use rustler::{Encoder, Env, Term};
+use wasmtime_beam::HAS_COMPILER;
 use wasmtime_beam::counts::{Object, live};
 use wasmtime_beam::error::{Class, Kind};
 use wasmtime_beam::memory;
@@ -12,8 +13,8 @@ use crate::term::map::from_pairs;
 #[rustler::nif]
 fn features(env: Env<'_>) -> Term<'_> {
     let flags = [
-        (atoms::compiler(), true),
-        (atoms::wat(), true),
+        (atoms::compiler(), HAS_COMPILER),
+        (atoms::wat(), HAS_COMPILER),
         (atoms::wasi(), true),
         (atoms::components(), false),
         (atoms::pagemap_scan(), memory::pagemap_scan_available()),

@@ -8,11 +8,13 @@
 
 mod creator;
 mod defer;
+#[cfg(feature = "compiler")]
 mod extract;
 mod held;
 mod idle;
 mod image;
 mod info;
+#[cfg(feature = "compiler")]
 mod layout;
 mod lease;
 mod limits;
@@ -25,6 +27,7 @@ mod sys;
 
 pub use creator::Creator;
 pub use defer::{Pending, deferring};
+#[cfg(feature = "compiler")]
 pub use extract::{Extracted, MemoryData, extract};
 pub use image::{Image, MemoryPlan};
 pub use info::PoolInfo;

@@ -1,14 +1,7 @@
 //! What is known of a module besides its code; written into its artifact as a few bytes.
 
-use wasmparser::{
-    Data, DataKind, Element, ElementItems, ElementKind, Parser, Payload, TableInit, TypeRef,
-};
-
 use crate::error::{Class, Error, Kind, Result};
 use crate::options::{CompileOptions, OptLevel, Proposal};
-
-/// Table elements and data bytes that an instantiation may write on a normal scheduler.
-const BOUNDED_WORK: u64 = 256 * 1024;
 
 /// What is known of a module besides its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,19 +16,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The facts of a valid module that is compiled with `options`.
-    pub fn of(wasm: &[u8], options: &CompileOptions) -> Result<Self> {
-        let (mut has_start, mut work) = (false, Work::default());
-        for payload in Parser::new(0).parse_all(wasm) {
-            match payload.map_err(|error| Error::internal(error.to_string()))? {
-                Payload::StartSection { .. } => has_start = true,
-                payload => work.count(payload),
-            }
-        }
-        let CompileOptions { fuel, opt_level, proposals, .. } = options.clone();
-        Ok(Facts { fuel, opt_level, proposals, has_start, heavy: work.amount > BOUNDED_WORK })
-    }
-
     /// An artifact fits an engine when both count fuel or both do not; Wasmtime checks the rest.
     pub fn must_fit(&self, options: &CompileOptions) -> Result<()> {
         if self.fuel == options.fuel {
@@ -69,64 +49,6 @@ impl Facts {
         let proposals = pairs.iter().map(|pair| proposal(*pair)).collect::<Result<_>>()?;
         let flag = |bit: u8| flags & bit != 0;
         Ok(Facts { fuel: flag(1), has_start: flag(2), heavy: flag(4), opt_level, proposals })
-    }
-}
-
-/// What an instantiation writes, roughly in bytes.
-#[derive(Default)]
-struct Work {
-    amount: u64,
-    imported_memories: u32,
-    imported_tables: u32,
-}
-
-impl Work {
-    fn count(&mut self, payload: Payload<'_>) {
-        match payload {
-            Payload::ImportSection(imports) => {
-                for import in imports.into_imports().flatten() {
-                    match import.ty {
-                        TypeRef::Memory(_) => self.imported_memories += 1,
-                        TypeRef::Table(_) => self.imported_tables += 1,
-                        _ => {}
-                    }
-                }
-            }
-            Payload::TableSection(tables) => tables.into_iter().flatten().for_each(|table| {
-                let each = if matches!(table.init, TableInit::RefNull) { 1 } else { 16 };
-                self.add(table.ty.initial.saturating_mul(each));
-            }),
-            Payload::ElementSection(segments) => {
-                segments.into_iter().flatten().for_each(|segment| self.element(&segment));
-            }
-            Payload::DataSection(segments) => {
-                segments.into_iter().flatten().for_each(|segment| self.data(&segment));
-            }
-            _ => {}
-        }
-    }
-
-    /// A defined table was counted as it is; what goes into an imported one comes on top.
-    fn element(&mut self, segment: &Element<'_>) {
-        let ElementKind::Active { table_index, .. } = segment.kind else { return };
-        if table_index.unwrap_or(0) < self.imported_tables {
-            let items = match &segment.items {
-                ElementItems::Functions(items) => items.count(),
-                ElementItems::Expressions(_, items) => items.count(),
-            };
-            self.add(u64::from(items) * 16);
-        }
-    }
-
-    /// Images take most of what goes into defined memories; the sum bounds what stays.
-    fn data(&mut self, segment: &Data<'_>) {
-        let DataKind::Active { memory_index, .. } = segment.kind else { return };
-        let bytes = segment.data.len() as u64;
-        self.add(if memory_index < self.imported_memories { bytes } else { bytes / 64 });
-    }
-
-    fn add(&mut self, amount: u64) {
-        self.amount = self.amount.saturating_add(amount);
     }
 }
 

@@ -5,13 +5,18 @@
 //! - `facts`: what an artifact says about its module besides the code.
 //! - `seal`: the tag behind an artifact that says who made it.
 //! - `inspect`: imports and exports as data.
+//! - `source`: from text and bytes to compiled code (`absent` in a build without a compiler).
+//! - `survey`: the facts of a module, from its bytes.
 
 pub mod artifact;
 mod facts;
 mod footer;
 mod inspect;
 mod seal;
+#[cfg_attr(not(feature = "compiler"), path = "absent.rs")]
 mod source;
+#[cfg(feature = "compiler")]
+mod survey;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,7 +29,7 @@ use wasmtime::{ExternType, ImportType, ModuleExport};
 
 pub use facts::Facts;
 pub use inspect::{Export, ExternKind, Import};
-pub use source::{on_big_stack, parse_wat, validate};
+pub use source::{parse_wat, validate};
 
 use crate::counts::{Live, Object};
 use crate::engine::Engine;
@@ -32,7 +37,7 @@ use crate::error::{Class, Error, Kind, Result};
 use crate::guest::{unknown_global, unknown_table};
 use crate::linker::{Hosts, Linked, Shape};
 use crate::mac::Key;
-use crate::memory::{Lease, MemoryData, MemoryPlan, extract};
+use crate::memory::{Lease, MemoryPlan};
 use crate::options::{Check, CompileOptions, Env, InstanceOptions, Limits, WasiOptions};
 use crate::value::{Field, Signature, Type};
 use crate::wasi::WasiTemplate;
@@ -68,26 +73,18 @@ impl Module {
     /// Compiles WebAssembly.
     ///
     /// # Errors
-    /// Class `compile`: `malformed`, `invalid`, `unsupported`, and those of [`Engine::get`].
+    /// Class `compile`: `malformed`, `invalid`, `unsupported`, and those of [`Engine::get`];
+    /// `unavailable` in a build without a compiler.
     pub fn compile(wasm: &[u8], options: &CompileOptions) -> Result<Self> {
-        let engine = Engine::get(options)?;
-        validate(&engine, wasm)?;
-        source::refuse_waits(wasm)?;
-        let facts = Facts::of(wasm, options)?;
-        let extracted = extract(wasm)?;
-        let wasmtime = on_big_stack(|| wasmtime::Module::new(engine.wasmtime(), &extracted.wasm))?
-            .map_err(|error| source::invalid(&error))?;
-        Module::new(
-            engine,
-            wasmtime,
-            extracted.memories.iter().map(MemoryData::plan).collect::<Result<_>>()?,
-            facts,
-        )
+        source::compile(wasm, options)
     }
 
     /// The artifact of this module: code, images and facts in one file, sealed if there is a key.
+    ///
+    /// # Errors
+    /// Class `compile`, kind `unavailable` in a build without a compiler.
     pub fn serialize(&self, key: Option<&Key>) -> Result<Vec<u8>> {
-        let code = self.0.wasmtime.serialize().map_err(|e| Error::internal(e.to_string()))?;
+        let code = source::code(&self.0.wasmtime)?;
         let mut bytes = artifact::write(&code, &self.0.memories, &self.0.facts.encode());
         if let Some(key) = key {
             seal::append(&mut bytes, key);

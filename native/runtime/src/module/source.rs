@@ -1,16 +1,37 @@
-//! From text and bytes to valid WebAssembly.
+//! From text and bytes to valid WebAssembly, and from there to compiled code.
 
 use wasmparser::{Encoding, Operator, Parser, Payload, TypeRef};
 
+use super::{Facts, Module};
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
+use crate::memory::{MemoryData, extract};
+use crate::options::CompileOptions;
 
 /// Bytes of stack for work whose recursion follows the input.
 const BIG_STACK: usize = 64 << 20;
 
+/// Validates and compiles a module, and takes its memories' images out.
+pub(super) fn compile(wasm: &[u8], options: &CompileOptions) -> Result<Module> {
+    let engine = Engine::get(options)?;
+    validate(&engine, wasm)?;
+    refuse_waits(wasm)?;
+    let facts = Facts::of(wasm, options)?;
+    let extracted = extract(wasm)?;
+    let wasmtime = on_big_stack(|| wasmtime::Module::new(engine.wasmtime(), &extracted.wasm))?
+        .map_err(|error| invalid(&error))?;
+    let memories = extracted.memories.iter().map(MemoryData::plan).collect::<Result<_>>()?;
+    Module::new(engine, wasmtime, memories, facts)
+}
+
+/// The compiled code as bytes.
+pub(super) fn code(module: &wasmtime::Module) -> Result<Vec<u8>> {
+    module.serialize().map_err(|error| Error::internal(error.to_string()))
+}
+
 /// Runs `f` on a thread with a big stack: those of dirty schedulers hold 320 KiB, and parsers and
 /// the compiler recurse as deep as the input is nested.
-pub fn on_big_stack<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R> {
+fn on_big_stack<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R> {
     std::thread::scope(|scope| {
         std::thread::Builder::new()
             .name("wasmtime-compile".into())
@@ -50,7 +71,7 @@ pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
 
 /// A guest that waits on a shared memory holds its thread, where nothing can stop it; and nobody
 /// outside its store has that memory, to wake it.
-pub(super) fn refuse_waits(wasm: &[u8]) -> Result<()> {
+fn refuse_waits(wasm: &[u8]) -> Result<()> {
     let mut shared = false;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(|error| malformed(error.to_string()))? {
@@ -79,7 +100,7 @@ fn waits(operator: &Operator<'_>) -> bool {
     matches!(operator, Operator::MemoryAtomicWait32 { .. } | Operator::MemoryAtomicWait64 { .. })
 }
 
-pub(super) fn invalid(error: &wasmtime::Error) -> Error {
+fn invalid(error: &wasmtime::Error) -> Error {
     Error::new(Class::Compile, Kind::Invalid, format!("{error:#}"))
 }
 

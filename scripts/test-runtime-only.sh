@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Builds the library without the compiler and runs suites over it, with modules that the full build
+# compiled for the same suites. The last line is `N passed, N failed`; the exit code says the same.
+# Rule: priv/ and the full build's target folder stay as they are.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+
+suites=(call host limits memory pool_events pool_life pool_server ref_lifetime reference server timeout trap wasi)
+app=$ROOT/_build/runtime_only/lib/wasmtime
+tests=$ROOT/_build/test/lib/wasmtime/test
+unset FULL
+export QUICK=1 TERM=dumb WASMTIME_ARTIFACTS="$ROOT/_build/runtime_only/artifacts"
+rm -rf "$ROOT/_build/runtime_only"
+mkdir -p "$app/priv" "$app/test" "$WASMTIME_ARTIFACTS"
+
+list() { # a prefix, a separator
+    local all
+    printf -v all "$2$1%s_SUITE" "${suites[@]}"
+    echo "${all:${#2}}"
+}
+
+echo "== the full build runs the suites and leaves their modules"
+rebar3 ct --readable=compact --suite="$(list test/ ,)"
+
+echo "== the build without the compiler"
+WASMTIME_RUNTIME_ONLY=1 WASMTIME_PRIV_DIR="$app/priv" scripts/build-nif.sh
+ls -l "$ROOT/priv/wasmtime_nif.so" "$app/priv/wasmtime_nif.so"
+
+cp -r "_build/test/lib/wasmtime/ebin" "$app/ebin"
+cp -r include "$app/include"
+cp "$tests"/*.beam "$app/test"
+erlc +debug_info -pa "$app/test" -o "$app/test" test/runtime_only/*.erl
+
+echo "== the full build leaves the modules of runtime_only_SUITE"
+erl -noshell -pa _build/test/lib/wasmtime/ebin "$app/test" \
+    -eval 'runtime_only_SUITE:prepare(), halt().'
+
+echo "== the suites over it"
+run='Opts = [{dir, "test"}, {suite, Suites}, {logdir, "logs"}, {auto_compile, false},
+             {create_priv_dir, auto_per_tc}, {ct_hooks, []}],
+     case ct:run_test(Opts) of
+         {Passed, Failed, {User, Auto}} ->
+             io:format("~w passed, ~w failed~n", [Passed, Failed + User + Auto]),
+             halt(min(1, Failed + User + Auto));
+         Error ->
+             io:format("~p~n0 passed, 1 failed~n", [Error]),
+             halt(1)
+     end.'
+mkdir -p "$app/logs"
+cd "$app"
+erl -noshell -pa "$app/ebin" "$app/test" -eval "Suites = [runtime_only_SUITE, $(list "" ", ")], $run"
