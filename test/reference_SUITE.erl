@@ -243,6 +243,19 @@ t_host_makes_terms(_) ->
         ?assertEqual({ok, made}, wasmtime:externref_data(Ref))
     end).
 
+%% A process of its own serves calls with references, and calls back through one.
+t_host_process(_) ->
+    Host = host_process_SUITE:host(),
+    with_refs(#{host => Host}, fun(Inst) ->
+        ok = host_process_SUITE:tell(Host, Inst),
+        {ok, Extern} = wasmtime:externref(Inst, there),
+        {ok, [{i31, 2}, Back]} = wasmtime:call(Inst, "host_swap", [Extern, {i31, 2}]),
+        ?assertEqual({ok, there}, wasmtime:externref_data(Back)),
+        ?assertEqual({ok, [42]}, wasmtime:call(Inst, "host_apply", [21])),
+        ?assertEqual({ok, [41]}, wasmtime:call(Inst, "host_point", []))
+    end),
+    exit(Host, kill).
+
 %% A result of the wrong kind is a host error that names the position.
 t_host_wrong_results(_) ->
     with_refs(fun(Other) ->
