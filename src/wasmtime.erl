@@ -364,8 +364,14 @@ call(#wasmtime_instance{} = Inst, Name, Args, Opts) ->
 call(_, _, _, _) ->
     error(badarg).
 
-call_checked(Inst, Name, Args, Opts) ->
-    with_call(Name, Args, fun(Bin) -> wasmtime_call:call(Inst, Bin, Args, Opts) end).
+%% Without a closure: this is the way of every short call.
+call_checked(Inst, Name, Args, Opts) when length(Args) >= 0 ->
+    case wasmtime_text:name(Name) of
+        {ok, Bin} -> wasmtime_call:call(Inst, Bin, Args, Opts);
+        error -> badarg(call, "the name must be iodata without NUL")
+    end;
+call_checked(_, _, _, _) ->
+    badarg(call, "the arguments must be a list").
 
 with_call(Name, Args, Call) when length(Args) >= 0 ->
     case wasmtime_text:name(Name) of

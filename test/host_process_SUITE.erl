@@ -240,6 +240,34 @@ t_nested_failures(_) ->
              ?assertEqual({ok, [2]}, call(Inst, 2))
          end).
 
+%% A caller that dies ends what its host runs inside of the call; a host that dies ends the call.
+t_dies_while_nested(_) ->
+    Self = self(),
+    Host = host(),
+    Inst = inst(loop, #{{"env", "tick"} => fun(I, []) ->
+        Self ! {nested, wasmtime:call(I, <<"spin">>, [])},
+        {ok, []}
+    end, host => Host, host_timeout => infinity}),
+    ok = tell(Host, Inst),
+    Spinning = fun() ->
+        {Pid, Monitor} = caller(fun() -> wasmtime:call(Inst, <<"tick_once">>, []) end),
+        wasmtime_test:wait_until(fun() ->
+            #{calls := Calls, state := State} = wasmtime:info(Inst),
+            Calls rem 2 =:= 0 andalso State =:= running
+        end),
+        {Pid, Monitor}
+    end,
+    {Caller, Monitor} = Spinning(),
+    exit(Caller, kill),
+    receive {'DOWN', Monitor, _, _, killed} -> ok end,
+    receive {nested, Nested} -> ?assertMatch({error, #{kind := interrupt}}, Nested) end,
+    ?assert(is_process_alive(Host)),
+    {Second, _} = Spinning(),
+    exit(Host, kill),
+    receive {Second, Result} -> ?assertMatch(?WASMTIME_ERROR(host, host_down), Result) end,
+    ?assertMatch(#{state := idle}, wasmtime:info(Inst)),
+    ok = wasmtime:destroy(Inst).
+
 %% A call of the host that queues behind one that needs the host runs inside it: nobody waits for ever.
 t_host_calls_at_any_time(_) ->
     Rounds = wasmtime_test:rounds(300, 1000, 20_000),

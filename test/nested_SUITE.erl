@@ -24,13 +24,15 @@ end_per_group(_, _) -> wasmtime_test:use(thread).
 suite() -> wasmtime_test:suite().
 
 %% An instance of host.wat whose `one' is Fun, served by the caller or by a host.
-with(Config, Fun, Test) ->
+with(Config, Fun, Test) -> with(Config, host, Fun, Test).
+
+with(Config, Guest, Fun, Test) ->
     Opts = (one(Fun))#{host_timeout => infinity},
     case proplists:get_value(hosted, Config) of
-        false -> wasmtime_test:with_inst(host, Opts, Test);
+        false -> wasmtime_test:with_inst(Guest, Opts, Test);
         true ->
             Host = host_process_SUITE:host(),
-            wasmtime_test:with_inst(host, Opts#{host => Host}, fun(Inst) ->
+            wasmtime_test:with_inst(Guest, Opts#{host => Host}, fun(Inst) ->
                 ok = host_process_SUITE:tell(Host, Inst),
                 Test(Inst)
             end),
@@ -56,6 +58,38 @@ t_levels(Config) ->
     with(Config, Fun, fun(Inst) ->
         [?assertEqual({ok, [N * (N + 1)]}, call(Inst, N)) || N <- [0, 1, 2, 3, 20]],
         ?assertEqual({ok, <<2, 4, 6>>}, wasmtime:read_memory(Inst, 1, 3))
+    end).
+
+%% Globals, tables, references and their functions, at three levels; what the host put there stays.
+t_everything(Config) ->
+    Fun = fun(_, [0]) -> {ok, [0]};
+             (Inst, [N]) ->
+                 {ok, Depth} = wasmtime:global_get(Inst, <<"depth">>),
+                 ok = wasmtime:global_set(Inst, <<"depth">>, Depth + 1),
+                 {ok, Extern} = wasmtime:externref(Inst, {level, N}),
+                 {ok, [Same]} = wasmtime:call(Inst, <<"same">>, [Extern]),
+                 {ok, {level, N}} = wasmtime:externref_data(Same),
+                 ok = wasmtime:global_set(Inst, <<"kept">>, Same),
+                 {ok, Size} = wasmtime:table_size(Inst, <<"table">>),
+                 {ok, Double} = wasmtime:funcref(Inst, <<"double">>),
+                 {ok, Size} = wasmtime:table_grow(Inst, <<"table">>, 1, Double),
+                 {ok, Func} = wasmtime:table_get(Inst, <<"table">>, Size),
+                 {ok, [Twice]} = wasmtime:call_ref(Inst, Func, [N]),
+                 {ok, [Below]} = call(Inst, N - 1),
+                 ok = wasmtime:table_set(Inst, <<"table">>, 0, Func),
+                 {ok, [Trap]} = wasmtime:call(Inst, <<"trap">>, []),
+                 ?assertMatch(?WASMTIME_TRAP(unreachable), wasmtime:call_ref(Inst, Trap, [N])),
+                 {ok, [Below + Twice]}
+          end,
+    with(Config, nested, Fun, fun(Inst) ->
+        ?assertEqual({ok, [12]}, call(Inst, 3)),
+        ?assertEqual({ok, 3}, wasmtime:global_get(Inst, <<"depth">>)),
+        ?assertEqual({ok, 4}, wasmtime:table_size(Inst, <<"table">>)),
+        {ok, Kept} = wasmtime:global_get(Inst, <<"kept">>),
+        ?assertEqual({ok, {level, 1}}, wasmtime:externref_data(Kept)),
+        {ok, Func} = wasmtime:table_get(Inst, <<"table">>, 0),
+        ?assertEqual({ok, [10]}, wasmtime:call_ref(Inst, Func, [5])),
+        ok = wasmtime:gc(Inst)
     end).
 
 %% Nesting ends where it would need too many stacks, with an error at that level alone.

@@ -8,7 +8,7 @@ use std::task::Wake;
 
 use parking_lot::Mutex;
 use rustler::{LocalPid, ResourceArc, Term};
-use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome};
+use wasmtime_beam::guest::{Client, Guest, HostCall, JobId, Outcome};
 
 use crate::background;
 use crate::client::number;
@@ -18,9 +18,9 @@ use crate::resource::Instance;
 /// Who asked for a job, as the guest knows it, and its waker.
 pub(super) struct Caller {
     pid: LocalPid,
-    /// Serves the host calls.
-    host: LocalPid,
-    instance: ResourceArc<Instance>,
+    guest: Arc<Guest>,
+    /// Serves the host calls, when it is another process.
+    host: Option<(LocalPid, ResourceArc<Instance>)>,
     /// Is told instead, when the process that polls is not the one that asked.
     asker: Option<Arc<dyn Client>>,
     /// Known once the job is made.
@@ -45,12 +45,12 @@ const WOKEN: u8 = 1;
 const ASLEEP: u8 = 2;
 
 impl Caller {
-    /// `pid` asks, and polls itself.
-    pub fn new(pid: LocalPid, host: LocalPid, instance: ResourceArc<Instance>) -> Self {
+    /// `pid` asks, and polls itself; `host` serves the host calls.
+    pub fn new(pid: LocalPid, host: LocalPid, instance: &ResourceArc<Instance>) -> Self {
         Caller {
             pid,
-            host,
-            instance,
+            guest: instance.guest().clone(),
+            host: (number(host) != number(pid)).then(|| (host, instance.clone())),
             asker: None,
             job: OnceLock::new(),
             sleeper: Mutex::new(None),
@@ -63,7 +63,7 @@ impl Caller {
     pub fn in_place_of(
         asker: Arc<dyn Client>,
         pid: LocalPid,
-        instance: ResourceArc<Instance>,
+        instance: &ResourceArc<Instance>,
     ) -> Self {
         Caller { asker: Some(asker), ..Caller::new(pid, pid, instance) }
     }
@@ -111,7 +111,7 @@ impl Caller {
     /// Ends the job from the background: the process may be in a host function, or gone.
     pub fn expire(&self) {
         let Some(job) = self.job.get().copied() else { return };
-        let guest = self.instance.guest().clone();
+        let guest = self.guest.clone();
         background::run(move || guest.expire(job));
     }
 }
@@ -121,9 +121,8 @@ impl Client for Caller {
         if let Some(asker) = &self.asker {
             return asker.host_call(call);
         }
-        if self.host != self.pid {
-            let id = self.instance.id();
-            return id.is_some_and(|id| id.host_call(&call, &self.instance).send(self.host));
+        if let Some((host, instance)) = &self.host {
+            return instance.id().is_some_and(|id| id.host_call(&call, instance).send(*host));
         }
         self.news.lock().host_call = Some(call);
         self.notify();
@@ -135,7 +134,11 @@ impl Client for Caller {
     }
 
     fn host(&self) -> u64 {
-        self.asker.as_ref().map_or_else(|| number(self.host), |asker| asker.host())
+        match (&self.asker, &self.host) {
+            (Some(asker), _) => asker.host(),
+            (None, Some((host, _))) => number(*host),
+            (None, None) => number(self.pid),
+        }
     }
 
     fn poller(&self) -> u64 {

@@ -52,7 +52,7 @@ pub fn start<'a>(
     timeout: Option<Duration>,
     host: LocalPid,
 ) -> Term<'a> {
-    let caller = Caller::new(env.pid(), host, instance.clone());
+    let caller = Caller::new(env.pid(), host, instance);
     let (turn, job) = Turn::new(instance, request, caller);
     match instance.guest().submit(job, timeout) {
         Ok(Submitted::NeedsRunner) => turn.begin(env, true),
@@ -77,7 +77,7 @@ pub fn start_unawaited<'a>(
 ) -> Term<'a> {
     let pid = env.pid();
     let asker = Requester::unawaited(id, pid, instance.clone());
-    let caller = Caller::in_place_of(asker.as_client(), pid, instance.clone());
+    let caller = Caller::in_place_of(asker.as_client(), pid, instance);
     let (turn, job) = Turn::new(instance, request, caller);
     let (id, call) = (job.id(), ResourceArc::new(Call(turn)));
     instance.remember(pid, id);

@@ -1,0 +1,15 @@
+;; Calls the host, which then uses everything that this exports.
+(module
+  (import "env" "one" (func $one (param i32) (result i32)))
+  (memory (export "memory") 1)
+  (global (export "depth") (mut i32) (i32.const 0))
+  (global (export "kept") (mut externref) (ref.null extern))
+  (table (export "table") 1 funcref)
+  (elem declare func $double $trap)
+  (func $double (export "double") (param i32) (result i32)
+    (i32.mul (local.get 0) (i32.const 2)))
+  (func $trap (param i32) (result i32) (unreachable))
+  (func (export "one") (param i32) (result i32) (call $one (local.get 0)))
+  (func (export "trap") (result funcref) (ref.func $trap))
+  (func (export "spin") (loop $again (br $again)))
+  (func (export "same") (param externref) (result externref) (local.get 0)))
