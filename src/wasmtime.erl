@@ -223,7 +223,8 @@ module_options(Mod) -> wasmtime_nif:module_options(Mod).
 module_kind(Mod) -> wasmtime_nif:module_kind(Mod).
 
 %% @doc The pool that the module's instances live in: slots in `total', `used' and `warm' (kept for
-%% an image), `resets', `bytes_restored' by them, and `verify_failures'. All 0 without a pool.
+%% an image), `resets', `bytes_restored' by them, and `verify_failures'. Without a pool `total' is
+%% what the engine holds just then.
 -spec pool_info(wasm_module()) -> pool_info().
 pool_info(Mod) -> wasmtime_nif:pool_info(Mod).
 

@@ -1,0 +1,17 @@
+;; One export of each sort that a public function may ask for.
+(module
+  (type $pair (struct (field (mut i32)) (field (mut i32))))
+  (type $row (array (mut i32)))
+  (memory (export "memory") 1 2)
+  (global (export "counter") (mut i32) (i32.const 0))
+  (table (export "table") 2 4 funcref)
+  (table (export "things") 2 4 externref)
+  (elem declare func $add)
+  (func $add (export "add") (param i32 i32) (result i32)
+    (i32.add (local.get 0) (local.get 1)))
+  (func (export "add1") (param i32) (result i32)
+    (i32.add (local.get 0) (i32.const 1)))
+  (func (export "same") (param externref) (result externref) (local.get 0))
+  (func (export "func") (result funcref) (ref.func $add))
+  (func (export "struct") (result (ref $pair)) (struct.new $pair (i32.const 1) (i32.const 2)))
+  (func (export "array") (result (ref $row)) (array.new $row (i32.const 7) (i32.const 3))))
