@@ -17,7 +17,7 @@
 -type t() :: #{class := class(),
                kind := kind(),
                message := binary(),
-               status => 1..255,
+               status => integer(),
                trace => [frame()],
                key => term()}.
 

@@ -267,7 +267,11 @@ traps() ->
     ++ Trap(traps_exceptions, [exceptions], [uncaught_exception])
     ++ [{{trap, timeout}, fun() -> spin(#{}, #{timeout => 10}) end},
         {{trap, out_of_fuel}, fun() -> spin(#{fuel => true}, #{fuel => 1000}) end},
-        {{trap, interrupt}, fun interrupted/0}].
+        {{trap, interrupt}, fun interrupted/0},
+        {{trap, invalid_argument}, fun() ->
+            wasmtime_test:with_inst(preview1, #{wasi => #{}},
+                                    fun(I) -> wasmtime:call(I, "proc_raise", [99]) end)
+        end}].
 
 spin(CompileOpts, CallOpts) ->
     Inst = wasmtime_test:inst(spin, #{}, CompileOpts),

@@ -139,6 +139,7 @@ names! {
         StreamOpTooBig => "stream_op_too_big",
         WaitableSyncAndAsync => "waitable_sync_and_async",
         UncaughtException => "uncaught_exception",
+        InvalidArgument => "invalid_argument",
     }
 }
 

@@ -82,6 +82,9 @@ pub fn from_wasmtime(error: &wasmtime::Error) -> Error {
         };
         return error;
     }
+    if let Some(fault) = wasi::fault(error) {
+        return Error { trace: trace(error), ..fault };
+    }
     match error.downcast_ref::<Trap>() {
         Some(trap) => {
             let error = Error { trace: trace(error), ..Error::new(Class::Trap, kind(*trap), "") };

@@ -34,7 +34,7 @@ pub use source::{parse_wat, validate};
 use crate::counts::{Live, Object};
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
-use crate::guest::{unknown_global, unknown_table};
+use crate::guest::{panicked, unknown_global, unknown_table};
 use crate::linker::{Hosts, Linked, Shape};
 use crate::mac::Key;
 use crate::memory::{Lease, MemoryPlan};
@@ -107,8 +107,8 @@ impl Module {
         // SAFETY: the checksum says that the code is what `serialize` wrote; that nobody else wrote
         // it is what the seal says, or who hands us an artifact without a key vouches for, as for a
         // shared library.
-        let wasmtime = unsafe { wasmtime::Module::deserialize(engine.wasmtime(), code) };
-        let wasmtime = wasmtime.map_err(|error| incompatible(&error))?;
+        let load = || unsafe { wasmtime::Module::deserialize(engine.wasmtime(), code) };
+        let wasmtime = load_code(load)?;
         Module::new(engine, wasmtime, contents.plans(bytes)?, facts)
     }
 
@@ -135,8 +135,8 @@ impl Module {
         let engine = Engine::get(options)?;
         let code = file.try_clone().map_err(|error| unreadable(path, &error))?;
         // SAFETY: as in `deserialize`; code and images come from the one file that was checked.
-        let wasmtime = unsafe { wasmtime::Module::deserialize_open_file(engine.wasmtime(), code) };
-        let wasmtime = wasmtime.map_err(|error| incompatible(&error))?;
+        let load = || unsafe { wasmtime::Module::deserialize_open_file(engine.wasmtime(), code) };
+        let wasmtime = load_code(load)?;
         Module::new(engine, wasmtime, contents.plans_from(&file)?, facts)
     }
 
@@ -347,6 +347,19 @@ fn open(path: &Path) -> Result<File> {
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     Error::new(Class::Compile, Kind::File, format!("{}: {error}", path.display()))
+}
+
+/// Without a checksum of the whole, damage can reach Wasmtime, which panics over some of it.
+fn load_code(
+    load: impl FnOnce() -> wasmtime::Result<wasmtime::Module>,
+) -> Result<wasmtime::Module> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(load)) {
+        Ok(loaded) => loaded.map_err(|error| incompatible(&error)),
+        Err(panic) => {
+            let message = format!("the code is damaged: {}", panicked(panic.as_ref()).message);
+            Err(Error::new(Class::Compile, Kind::Corrupted, message))
+        }
+    }
 }
 
 fn incompatible(error: &wasmtime::Error) -> Error {

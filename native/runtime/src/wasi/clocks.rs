@@ -10,6 +10,9 @@ pub(super) const REALTIME: u32 = 0;
 /// Preview 1's id of the monotonic clock.
 pub(super) const MONOTONIC: u32 = 1;
 
+/// The last id that preview 1 knows: the CPU time of a thread.
+const LAST: u32 = 3;
+
 /// The host's `CLOCK_MONOTONIC`, not zeroed at instantiation.
 pub(super) struct Monotonic;
 
@@ -44,6 +47,11 @@ pub(super) fn realtime_now() -> u64 {
 /// True when the options do not let the guest read this clock.
 pub(super) fn refused(clocks: Clocks, id: u32) -> bool {
     clocks == Clocks::Monotonic && id != MONOTONIC
+}
+
+/// True for a clock of preview 1, which this host need not have.
+pub(super) fn is_known(id: u32) -> bool {
+    id <= LAST
 }
 
 fn nanoseconds(read: impl FnOnce(*mut libc::timespec) -> libc::c_int) -> u64 {

@@ -1,9 +1,9 @@
 //! The imports. wasmtime-wasi's own, except those that would block the polling thread, leak the wall
 //! clock, or let a guest use up what it shares with others.
 
-use super::clocks::refused;
+use super::clocks::{is_known, refused};
 use super::poll::{Layout, poll_oneoff};
-use super::{Wasi, random};
+use super::{Wasi, files, random};
 use crate::error::{Class, Error, Kind, Result};
 use crate::options::Clocks;
 use wasmtime::{Caller, Extern, Linker};
@@ -14,6 +14,8 @@ use wiggle::{GuestMemory, GuestPtr};
 
 /// Errno `notcapable`.
 pub(super) const NOTCAPABLE: i32 = 76;
+/// Errno `inval`.
+const INVAL: i32 = 28;
 /// Errno `mfile`: too many open files.
 const MFILE: i32 = 33;
 /// Errno `notsup`.
@@ -85,6 +87,7 @@ fn replace<T: Send + 'static>(
         .and_then(|()| replace_clocks(linker, module, clocks, get))
         .and_then(|()| replace_random(linker, module, get))
         .and_then(|()| replace_open(linker, module, get))
+        .and_then(|()| files::replace(linker, module, get))
         .and_then(|()| replace_exit(linker, module));
     linker.allow_shadowing(false);
     replaced
@@ -113,26 +116,24 @@ fn replace_poll<T: Send + 'static>(
     Ok(())
 }
 
+/// A clock that does not exist is an errno, where wasmtime-wasi traps.
 fn replace_clocks<T: Send + 'static>(
     linker: &mut Linker<T>,
     module: &str,
     clocks: Clocks,
     get: impl Get<T>,
 ) -> wasmtime::Result<()> {
-    if clocks == Clocks::All {
-        return Ok(());
-    }
     let time_get = move |mut caller: Caller<'_, T>, id: i32, precision: i64, out: i32| {
-        if refused(clocks, id as u32) {
-            return Ok(NOTCAPABLE);
+        if let Some(errno) = unreadable(clocks, id) {
+            return Ok(errno);
         }
         let export = caller.get_export("memory");
         let (mut memory, wasi) = parts(&mut caller, &export, get)?;
         preview1::clock_time_get(&mut wasi.p1, &mut memory, id, precision, out)
     };
     let res_get = move |mut caller: Caller<'_, T>, id: i32, out: i32| {
-        if refused(clocks, id as u32) {
-            return Ok(NOTCAPABLE);
+        if let Some(errno) = unreadable(clocks, id) {
+            return Ok(errno);
         }
         let export = caller.get_export("memory");
         let (mut memory, wasi) = parts(&mut caller, &export, get)?;
@@ -141,6 +142,13 @@ fn replace_clocks<T: Send + 'static>(
     linker.func_wrap(module, "clock_time_get", time_get)?;
     linker.func_wrap(module, "clock_res_get", res_get)?;
     Ok(())
+}
+
+fn unreadable(clocks: Clocks, id: i32) -> Option<i32> {
+    if refused(clocks, id as u32) {
+        return Some(NOTCAPABLE);
+    }
+    (!is_known(id as u32)).then_some(INVAL)
 }
 
 /// wasmtime-wasi fills a buffer of the guest's choosing on the host before it looks at the memory.
@@ -204,7 +212,12 @@ async fn path_open(
     p1.set_hostcall_fuel(fuel);
     let opened =
         preview1::path_open(p1, memory, dir, look, path, len, oflags, base, heir, flags, out);
-    match opened.await {
+    or_mfile(opened.await)
+}
+
+/// A table of descriptors without room is the guest's doing: an errno, not a trap.
+pub(super) fn or_mfile(result: wasmtime::Result<i32>) -> wasmtime::Result<i32> {
+    match result {
         Err(error) if is_full(&error) => Ok(MFILE),
         result => result,
     }
@@ -236,7 +249,7 @@ fn replace_exit<T: 'static>(linker: &mut Linker<T>, module: &str) -> wasmtime::R
 }
 
 /// The guest's memory and its WASI context, borrowed side by side.
-fn parts<'a, T: 'static>(
+pub(super) fn parts<'a, T: 'static>(
     caller: &'a mut Caller<'_, T>,
     export: &'a Option<Extern>,
     get: impl Get<T>,

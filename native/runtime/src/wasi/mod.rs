@@ -8,6 +8,8 @@
 
 mod clocks;
 mod dirs;
+mod fault;
+mod files;
 mod inherited;
 mod linker;
 mod poll;
@@ -16,6 +18,7 @@ mod stdio;
 mod streams;
 mod template;
 
+pub use fault::fault;
 pub use inherited::Inherited;
 pub use linker::{add_to_linker, add_unstable_to_linker, exit_status, refusal};
 pub use stdio::Input;
