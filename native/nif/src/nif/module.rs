@@ -67,7 +67,8 @@ fn module_deserialize_file<'a>(
     Ok(guarded(env, || answer(env, handle(load()))))
 }
 
-#[rustler::nif]
+/// Dirty: a module may have a hundred thousand of them.
+#[rustler::nif(schedule = "DirtyCpu")]
 fn module_imports<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Vec<Term<'a>> {
     let imports = module.get().imports();
     let term = |i: &wasmtime_beam::module::Import| {
@@ -76,8 +77,8 @@ fn module_imports<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Ve
     imports.iter().map(term).collect()
 }
 
-/// `{{Module, Name}, {Params, Results}}` of each function among the imports.
-#[rustler::nif]
+/// `{{Module, Name}, {Params, Results}}` of each function among the imports. Dirty, as the imports.
+#[rustler::nif(schedule = "DirtyCpu")]
 fn module_function_imports<'a>(
     env: Env<'a>,
     module: ResourceArc<resource::Module>,
@@ -95,7 +96,8 @@ pub fn types(signature: &Signature) -> (Vec<String>, Vec<String>) {
     (texts(&signature.params), texts(&signature.results))
 }
 
-#[rustler::nif]
+/// Dirty, as the imports.
+#[rustler::nif(schedule = "DirtyCpu")]
 fn module_exports<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Vec<Term<'a>> {
     let exports = module.get().exports();
     exports.iter().map(|e| (&e.name, atom(env, e.kind.as_str())).encode(env)).collect()

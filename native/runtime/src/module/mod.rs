@@ -9,6 +9,8 @@
 //! - `survey`: the facts of a module, from its bytes.
 
 pub mod artifact;
+#[cfg(feature = "compiler")]
+mod bombs;
 mod facts;
 mod footer;
 mod inspect;

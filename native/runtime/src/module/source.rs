@@ -2,7 +2,7 @@
 
 use wasmparser::{Encoding, Operator, Parser, Payload, TypeRef};
 
-use super::{Facts, Module};
+use super::{Facts, Module, bombs};
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
 use crate::memory::{MemoryData, extract};
@@ -16,10 +16,11 @@ pub(super) fn compile(wasm: &[u8], options: &CompileOptions) -> Result<Module> {
     let engine = Engine::get(options)?;
     validate(&engine, wasm)?;
     refuse_waits(wasm)?;
+    bombs::refuse(wasm)?;
     let facts = Facts::of(wasm, options)?;
     let extracted = extract(wasm)?;
     let wasmtime = on_big_stack(|| wasmtime::Module::new(engine.wasmtime(), &extracted.wasm))?
-        .map_err(|error| invalid(&error))?;
+        .map_err(|error| unsupported(&error))?;
     let memories = extracted.memories.iter().map(MemoryData::plan).collect::<Result<_>>()?;
     Module::new(engine, wasmtime, memories, facts)
 }
@@ -98,6 +99,11 @@ fn refuse_waits(wasm: &[u8]) -> Result<()> {
 
 fn waits(operator: &Operator<'_>) -> bool {
     matches!(operator, Operator::MemoryAtomicWait32 { .. } | Operator::MemoryAtomicWait64 { .. })
+}
+
+/// A valid module that Wasmtime does not compile.
+fn unsupported(error: &wasmtime::Error) -> Error {
+    Error::new(Class::Compile, Kind::Unsupported, format!("{error:#}"))
 }
 
 fn invalid(error: &wasmtime::Error) -> Error {

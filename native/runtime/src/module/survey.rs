@@ -8,8 +8,15 @@ use super::Facts;
 use crate::error::{Error, Result};
 use crate::options::CompileOptions;
 
-/// Table elements and data bytes that an instantiation may write on a normal scheduler.
+/// Work of an instantiation that a normal scheduler may wait for: an element of a table is 1, about
+/// 4 ns.
 const BOUNDED_WORK: u64 = 256 * 1024;
+
+/// What a global, or a segment beside its contents, costs.
+const EACH: u64 = 16;
+
+/// What an import costs: it is looked up by its names.
+const EACH_IMPORT: u64 = 128;
 
 impl Facts {
     /// The facts of a valid module that is compiled with `options`.
@@ -39,6 +46,7 @@ impl Work {
         match payload {
             Payload::ImportSection(imports) => {
                 for import in imports.into_imports().flatten() {
+                    self.add(EACH_IMPORT);
                     match import.ty {
                         TypeRef::Memory(_) => self.imported_memories += 1,
                         TypeRef::Table(_) => self.imported_tables += 1,
@@ -50,6 +58,7 @@ impl Work {
                 let each = if matches!(table.init, TableInit::RefNull) { 1 } else { 16 };
                 self.add(table.ty.initial.saturating_mul(each));
             }),
+            Payload::GlobalSection(globals) => self.add(u64::from(globals.count()) * EACH),
             Payload::ElementSection(segments) => {
                 segments.into_iter().flatten().for_each(|segment| self.element(&segment));
             }
@@ -60,20 +69,21 @@ impl Work {
         }
     }
 
-    /// A defined table was counted as it is; what goes into an imported one comes on top.
+    /// A defined table was counted as it is, and its segments fill it in later at little cost; what
+    /// goes into an imported one is written at once.
     fn element(&mut self, segment: &Element<'_>) {
         let ElementKind::Active { table_index, .. } = segment.kind else { return };
-        if table_index.unwrap_or(0) < self.imported_tables {
-            let items = match &segment.items {
-                ElementItems::Functions(items) => items.count(),
-                ElementItems::Expressions(_, items) => items.count(),
-            };
-            self.add(u64::from(items) * 16);
-        }
+        let items = match &segment.items {
+            ElementItems::Functions(items) => items.count(),
+            ElementItems::Expressions(_, items) => items.count(),
+        };
+        let imported = table_index.unwrap_or(0) < self.imported_tables;
+        self.add(EACH + u64::from(items) * if imported { 16 } else { 2 });
     }
 
     /// Images take most of what goes into defined memories; the sum bounds what stays.
     fn data(&mut self, segment: &Data<'_>) {
+        self.add(EACH);
         let DataKind::Active { memory_index, .. } = segment.kind else { return };
         let bytes = segment.data.len() as u64;
         self.add(if memory_index < self.imported_memories { bytes } else { bytes / 64 });
