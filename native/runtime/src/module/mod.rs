@@ -5,6 +5,7 @@
 //! - `facts`: what an artifact says about its module besides the code.
 //! - `seal`: the tag behind an artifact that says who made it.
 //! - `inspect`: imports and exports as data.
+//! - `bombs`: what the compiler is not asked to do.
 //! - `source`: from text and bytes to compiled code (`absent` in a build without a compiler).
 //! - `survey`: the facts of a module, from its bytes.
 
