@@ -30,7 +30,7 @@ ls -l "$ROOT/priv/wasmtime_nif.so" "$app/priv/wasmtime_nif.so"
 cp -r "_build/test/lib/wasmtime/ebin" "$app/ebin"
 cp -r include "$app/include"
 cp "$tests"/*.beam "$app/test"
-erlc +debug_info -pa "$app/test" -o "$app/test" test/runtime_only/*.erl
+erlc +debug_info -pa "$app/test" -o "$app/test" scripts/runtime_only_SUITE.erl
 
 echo "== the full build leaves the modules of runtime_only_SUITE"
 erl -noshell -pa _build/test/lib/wasmtime/ebin "$app/test" \
