@@ -227,7 +227,7 @@ t_crowd(_) ->
     Work = [fun() -> wasmtime:call(Inst, "churn", [100]) end,
             fun() -> wasmtime:call(Inst, "host_apply", [4]) end,
             fun() -> wasmtime:externref(Inst, make_ref()) end,
-            fun() -> wasmtime:struct_set(Point, 0, 7) end,
+            fun() -> until_let_in(fun() -> wasmtime:struct_set(Point, 0, 7) end) end,
             fun() -> wasmtime:struct_get(Point, 1) end,
             fun() -> wasmtime:global_get(Inst, "const") end,
             fun() -> wasmtime:table_get(Inst, "table", 0) end,
@@ -244,6 +244,13 @@ t_crowd(_) ->
     ?assertEqual([References + 1, Terms], live()),
     ?assertEqual({ok, 7}, wasmtime:struct_get(Point, 0)),
     ok = wasmtime:destroy(Inst).
+
+%% Its turn comes when the others are done, at the latest.
+until_let_in(Do) ->
+    case Do() of
+        ?WASMTIME_ERROR(call, busy) -> until_let_in(Do);
+        Result -> Result
+    end.
 
 fine(ok) -> ok;
 fine({ok, _}) -> ok;
