@@ -9,7 +9,7 @@
 -define(SHOWN, 5).
 
 %% In the order of the report. Each is op_NAME.
--define(OPERATIONS, [instantiate, call, host_call, memory, stream, cycle, idle, mailbox,
+-define(OPERATIONS, [instantiate, call, host_call, memory, stream, cycle, pool, idle, mailbox,
                      fairness, deadline]).
 
 %% @doc Runs what the words of the command line ask for and ends the VM. WASMTIME_FLOOR in the

@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 
-suites=(call host limits memory pool_events pool_life pool_server ref_lifetime reference server timeout trap wasi)
+suites=(async call fuel gc global host host_process limits memory pool_events pool_life pool_server
+        reference server stdin table timeout trap wasi)
 app=$ROOT/_build/runtime_only/lib/wasmtime
 tests=$ROOT/_build/test/lib/wasmtime/test
 unset FULL

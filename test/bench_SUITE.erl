@@ -66,6 +66,12 @@ t_cycle(Config) ->
     ?assertEqual([], ["thread", "scheduler"] -- Titles),
     ?assert(lists:member("scheduler, p50", Figures)).
 
+%% Two runners, with a pool and without.
+t_pool(Config) ->
+    {Titles, Figures} = measured(pool, Config),
+    ?assertEqual(4, length(Titles)),
+    ?assertEqual(["thread, a pool's part", "scheduler, a pool's part"], Figures).
+
 t_idle(Config) ->
     {[], Figures} = measured(idle, Config),
     ?assertEqual(6, length(Figures)).
