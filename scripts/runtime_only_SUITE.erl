@@ -15,7 +15,10 @@ options() ->
      wasmtime_test:pool(#{})].
 
 %% The full build's part: it leaves the artifacts.
-prepare() -> [_ = wasmtime_test:artifact(wasmtime_test:source(memory), Opts) || Opts <- options()].
+prepare() ->
+    {Source, Opts, Dir} = cache(),
+    {ok, _} = wasmtime:cached(Source, Dir, Opts),
+    [_ = wasmtime_test:artifact(wasmtime_test:source(memory), Given) || Given <- options()].
 
 %% It says so itself.
 t_features(_) ->
@@ -38,6 +41,30 @@ t_unavailable(_) ->
     ?assertMatch({error, #{kind := badarg, key := fuel}}, wasmtime:compile(Wasm, #{fuel => 1})),
     ?assertMatch({error, #{kind := badarg, key := x}}, wasmtime:preinit(Wasm, #{x => 1}, [])),
     ?assertError(badarg, wasmtime:compile(1)).
+
+%% A cache gives what the full build left there. What is missing or damaged is named with its reason, and no
+%% source function is called for it.
+t_cached(Config) ->
+    {Source, Opts, Filled} = cache(),
+    {ok, Mod} = wasmtime:cached(Source, Filled, Opts),
+    Inst = wasmtime_test:inst(Mod, #{}),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, "count", [])),
+    ok = wasmtime:destroy(Inst),
+    Dir = wasmtime_test:temp(Config, "cache"),
+    ok = file:change_mode(Dir, 8#700),
+    Unavailable = fun(From, Reason) ->
+        {error, #{class := compile, kind := unavailable, message := Message}} = wasmtime:cached(From, Dir, Opts),
+        ?assertMatch({Reason, {_, _}}, {Reason, binary:match(Message, Reason)}),
+        ?assertMatch({_, _}, binary:match(Message, list_to_binary(Dir)))
+    end,
+    Unavailable(Source, <<".cwasm">>),
+    Unavailable(fun() -> error(called) end, <<"No such file">>),
+    [Entry] = filelib:wildcard("*.cwasm", Filled),
+    ok = file:write_file(filename:join(Dir, Entry), <<"damaged">>),
+    Unavailable(Source, <<"artifact">>).
+
+cache() ->
+    {wasmtime_test:source(memory), #{version => 1}, filename:join(os:getenv("WASMTIME_ARTIFACTS"), "cache")}.
 
 %% Artifacts of the full build load from bytes and from their file, and run; damage and other options are
 %% told as there.

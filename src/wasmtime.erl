@@ -173,7 +173,7 @@ deserialize_file(Path) ->
 deserialize_file(Path, Opts) when is_binary(Path); is_list(Path) ->
     case wasmtime_text:path(Path) of
         {ok, Bin} -> wasmtime_artifact:deserialize_file(Bin, Opts);
-        error -> badarg(compile, "the path must be iodata without NUL, and not empty")
+        error -> badarg(compile, "the path must be text (iodata of UTF-8, or characters) without NUL, and not empty")
     end;
 deserialize_file(_, _) ->
     error(badarg).
@@ -199,7 +199,7 @@ cached(Source, Dir, Opts) ->
         {ok, Bin} ->
             wasmtime_cached:run(Source, Bin, Opts);
         error ->
-            Text = <<"the directory must be iodata without NUL, and not empty">>,
+            Text = <<"the directory must be text (iodata of UTF-8, or characters) without NUL, and not empty">>,
             {error, wasmtime_error:badarg(compile, directory, Text)}
     end.
 
@@ -270,7 +270,7 @@ prepare(Mod, Opts) ->
                     Table = wasmtime_call:table(Funs),
                     #{runner := Runner} = Complete,
                     {ok, #wasmtime_template{ref = Ref, runner = Runner, funs = Funs,
-                                            table = Table}};
+                                            large = wasmtime_options:is_large(Complete), table = Table}};
                 Error -> Error
             end;
         Error ->
@@ -369,7 +369,7 @@ call(_, _, _, _) ->
 call_checked(Inst, Name, Args, Opts) when length(Args) >= 0 ->
     case wasmtime_text:name(Name) of
         {ok, Bin} -> wasmtime_call:call(Inst, Bin, Args, Opts);
-        error -> badarg(call, "the name must be iodata without NUL")
+        error -> badarg(call, "the name must be text (iodata of UTF-8, or characters) without NUL")
     end;
 call_checked(_, _, _, _) ->
     badarg(call, "the arguments must be a list").
@@ -377,7 +377,7 @@ call_checked(_, _, _, _) ->
 with_call(Name, Args, Call) when length(Args) >= 0 ->
     case wasmtime_text:name(Name) of
         {ok, Bin} -> Call(Bin);
-        error -> badarg(call, "the name must be iodata without NUL")
+        error -> badarg(call, "the name must be text (iodata of UTF-8, or characters) without NUL")
     end;
 with_call(_, _, _) ->
     badarg(call, "the arguments must be a list").
@@ -534,7 +534,11 @@ memory_size(Inst, Name) -> wasmtime_memory:size(Inst, wasmtime_text:name(Name)).
 %% standard error, and the bytes of each that were dropped beyond `output_limit'.
 -spec read_output(instance()) ->
           {ok, {binary(), binary(), {non_neg_integer(), non_neg_integer()}}} | {error, error()}.
-read_output(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:output_read(Ref);
+read_output(#wasmtime_instance{ref = Ref}) ->
+    case wasmtime_nif:output_read(Ref) of
+        dirty -> wasmtime_nif:output_read_dirty(Ref);
+        Taken -> Taken
+    end;
 read_output(_) -> error(badarg).
 
 %% @doc The fuel that is left, of a module that was compiled with `fuel': after a call, what that
@@ -678,7 +682,7 @@ with_source(Source, Check, Opts, Do) when is_binary(Source); is_tuple(Source) ->
     case Check(Opts) of
         {ok, Complete} ->
             case wasm(Source) of
-                {ok, Wasm} -> Do(Wasm, Complete);
+                {ok, Wasm} -> wasmtime_engine:with_room(fun() -> Do(Wasm, Complete) end);
                 Error -> Error
             end;
         Error ->

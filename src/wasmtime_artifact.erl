@@ -1,4 +1,5 @@
-%% @private
+%% @doc Types of {@link wasmtime}: options for artifacts. The functions are the library's own.
+%% @end
 %% Artifacts: a module to bytes and back, and the options of both. Rule: a key never shows, neither in
 %% an error's message nor in the arguments of a stack trace.
 -module(wasmtime_artifact).
@@ -27,6 +28,7 @@
                        pooling => wasmtime_options:pooling()}.
 
 %% @doc The artifact of a module, sealed when there is a key.
+%% @private
 -spec serialize(reference(), term()) -> {ok, binary()} | {error, wasmtime_error:t()}.
 serialize(Mod, Opts) ->
     case sealing(Opts) of
@@ -35,6 +37,7 @@ serialize(Mod, Opts) ->
     end.
 
 %% @doc The complete options of `serialize/2'.
+%% @private
 -spec sealing(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 sealing(Opts) ->
     fold(compile, Opts, fun serialize_option/3, #{key => undefined}).
@@ -43,30 +46,34 @@ serialize_option(key, Value, Acc) -> Acc#{key := key(Value)};
 serialize_option(Key, _, _) -> refuse(Key, "unknown option ~0tp", [Key]).
 
 %% @doc Loads an artifact from memory. Every byte is checked whatever `check' says.
+%% @private
 -spec deserialize(binary(), term()) -> {ok, reference()} | {error, wasmtime_error:t()}.
 deserialize(Bin, Opts) ->
     case load(Opts) of
         {ok, Compile, #{key := Key}} ->
-            hiding(fun() -> wasmtime_nif:module_deserialize(Bin, Compile, Key) end);
+            loading(fun() -> wasmtime_nif:module_deserialize(Bin, Compile, Key) end);
         {error, _} = Error ->
             Error
     end.
 
 %% @doc Loads an artifact from its file.
+%% @private
 -spec deserialize_file(binary(), term()) -> {ok, reference()} | {error, wasmtime_error:t()}.
 deserialize_file(Path, Opts) ->
     case load_file(Opts) of
         {ok, Compile, #{key := Key, check := Check}} ->
-            hiding(fun() -> wasmtime_nif:module_deserialize_file(Path, Compile, Check, Key) end);
+            loading(fun() -> wasmtime_nif:module_deserialize_file(Path, Compile, Check, Key) end);
         {error, _} = Error ->
             Error
     end.
 
 %% @doc The complete compile options and those of `deserialize/2' alone.
+%% @private
 -spec load(term()) -> {ok, map(), map()} | {error, wasmtime_error:t()}.
 load(Opts) -> load(Opts, full, [full]).
 
 %% @doc The complete compile options and those of `deserialize_file/2' alone.
+%% @private
 -spec load_file(term()) -> {ok, map(), map()} | {error, wasmtime_error:t()}.
 load_file(Opts) -> load(Opts, metadata, [metadata, full]).
 
@@ -90,9 +97,12 @@ load_option(key, Value, Acc, _) -> Acc#{key := key(Value)};
 load_option(check, Value, Acc, Checks) -> Acc#{check := one_of(check, Value, Checks)}.
 
 %% @doc A secret, which no message repeats.
+%% @private
 -spec key(term()) -> key().
 key(Value) when is_binary(Value), Value =/= <<>> -> Value;
 key(_) -> refuse(key, "key must be a binary of at least one byte").
+
+loading(Do) -> hiding(fun() -> wasmtime_engine:with_room(Do) end).
 
 %% An exception of native code shows its arguments.
 hiding(Do) ->

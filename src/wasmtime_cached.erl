@@ -123,7 +123,19 @@ keep_young(#{path := Path}) ->
 
 %% ---- making ---------------------------------------------------------------------------------
 
-make(#{source := Source, compile := Compile} = Cache) ->
+make(Cache) ->
+    case wasmtime:features() of
+        #{compiler := true} -> compile(Cache);
+        #{compiler := false} -> {error, unavailable(Cache)}
+    end.
+
+%% Nothing is done for a module that cannot be made, and whoever made the entries hears which one is missing.
+unavailable(#{path := Path} = Cache) ->
+    #{message := Why} = maps:get(why, Cache, maps:get(unusable, Cache, #{message => <<>>})),
+    Text = wasmtime_error:text("this build has no compiler, and ~ts cannot be used: ~ts", [Path, Why]),
+    wasmtime_error:new(compile, unavailable, Text).
+
+compile(#{source := Source, compile := Compile} = Cache) ->
     case set_up(source(Source), Cache) of
         {ok, Wasm} ->
             case wasmtime:compile(Wasm, Compile) of

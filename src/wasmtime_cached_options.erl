@@ -1,4 +1,5 @@
-%% @private
+%% @doc Types of {@link wasmtime}: options of a cache. The functions are the library's own.
+%% @end
 %% What `cached/3' takes, and what the name of an entry is made of. Rule: everything that went into
 %% an artifact is in its name; what has no bytes of its own needs the user's `version'.
 -module(wasmtime_cached_options).
@@ -28,6 +29,7 @@
 -define(WAIT, 60_000).
 
 %% @doc The complete options of the cache, among them `compile' (as given) and `complete'.
+%% @private
 -spec check(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 check(Opts) when is_map(Opts) ->
     Given = maps:without(?OWN, Opts),
@@ -83,6 +85,7 @@ log(_) ->
 %% ---- what an entry is made of ---------------------------------------------------------------
 
 %% @doc Everything that goes into the artifact, as bytes.
+%% @private
 -spec parts(source(), map(), map()) -> {ok, [binary()]} | {error, wasmtime_error:t()}.
 parts(Source, #{complete := Complete, version := Version}, Own) ->
     Shape = maps:with([fuel, opt_level, proposals], Complete),

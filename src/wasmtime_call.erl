@@ -15,13 +15,12 @@ instantiate(Mod, #{runner := Runner} = Opts, Funs) ->
     Id = make_ref(),
     made(new(Mod, Opts, Id), Id, Runner, Funs, table(Funs)).
 
-new(Mod, #{links := []} = Opts, Id) ->
-    case wasmtime_nif:instance_new(Mod, Opts, Id) of
-        dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Id);
+new(Mod, #{links := Links} = Opts, Id) ->
+    case Links =/= [] orelse wasmtime_options:is_large(Opts)
+        orelse wasmtime_nif:instance_new(Mod, Opts, Id) of
+        Dirty when Dirty =:= true; Dirty =:= dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Id);
         Made -> Made
-    end;
-new(Mod, Opts, Id) ->
-    wasmtime_nif:instance_new_dirty(Mod, Opts, Id).
+    end.
 
 %% @doc The functions in the order of their names.
 -spec table(map()) -> tuple().
@@ -31,13 +30,15 @@ table(Funs) ->
 %% @doc A new instance of a template.
 -spec instantiate(#wasmtime_template{}) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
-instantiate(#wasmtime_template{ref = Template, runner = Runner, funs = Funs, table = Table}) ->
+instantiate(#wasmtime_template{runner = Runner, funs = Funs, table = Table} = Template) ->
     Id = make_ref(),
-    Made = case wasmtime_nif:instance_from(Template, Id) of
-        dirty -> wasmtime_nif:instance_from_dirty(Template, Id);
-        Other -> Other
-    end,
-    made(Made, Id, Runner, Funs, Table).
+    made(from(Template, Id), Id, Runner, Funs, Table).
+
+from(#wasmtime_template{ref = Template, large = Large}, Id) ->
+    case Large orelse wasmtime_nif:instance_from(Template, Id) of
+        Dirty when Dirty =:= true; Dirty =:= dirty -> wasmtime_nif:instance_from_dirty(Template, Id);
+        Made -> Made
+    end.
 
 made({ok, Inst0}, Id, Runner, Funs, Table) ->
     {ok, #wasmtime_instance{ref = Inst0, id = Id, runner = Runner, funs = Funs, table = Table}};

@@ -1,4 +1,5 @@
-%% @private
+%% @doc Types of {@link wasmtime}: errors. The functions are the library's own.
+%% @end
 %% Errors as data: a class, a kind and a message. Native code makes most of them; those that Erlang
 %% finds by itself are made here, in the same shape.
 -module(wasmtime_error).
@@ -25,21 +26,25 @@
 -define(CHARS, 500).
 
 %% @doc An error of any kind.
+%% @private
 -spec new(class(), kind(), binary()) -> t().
 new(Class, Kind, Message) ->
     #{class => Class, kind => Kind, message => Message}.
 
 %% @doc An argument that cannot be taken.
+%% @private
 -spec badarg(class(), binary()) -> t().
 badarg(Class, Message) ->
     new(Class, badarg, Message).
 
 %% @doc An option that cannot be taken, named by its key.
+%% @private
 -spec badarg(class(), term(), binary()) -> t().
 badarg(Class, Key, Message) ->
     (badarg(Class, Message))#{key => Key}.
 
 %% @doc A message, cut when a term in it is long.
+%% @private
 -spec text(io:format(), [term()]) -> binary().
 text(Format, Args) ->
     Chars = io_lib:format(Format, Args, [{chars_limit, ?CHARS}]),

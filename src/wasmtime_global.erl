@@ -21,4 +21,4 @@ set(#wasmtime_instance{}, error, _) -> bad_name();
 set(_, _, _) -> error(badarg).
 
 bad_name() ->
-    {error, wasmtime_error:badarg(global, <<"the name must be iodata without NUL">>)}.
+    {error, wasmtime_error:badarg(global, <<"the name must be text (iodata of UTF-8, or characters) without NUL">>)}.

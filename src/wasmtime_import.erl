@@ -1,4 +1,5 @@
-%% @private
+%% @doc Types of {@link wasmtime}: types of host functions. The functions are the library's own.
+%% @end
 %% Host functions with a type: made from an Erlang function, or from another instance's export.
 %% Rule: such a function is an ordinary host function that also tells its type, so that instantiation
 %% can compare it with what the module imports.
@@ -16,6 +17,7 @@
 
 %% @doc A host function of that type, from one that takes the arguments and gives the result itself,
 %% or the list of results. `error' when that is no type.
+%% @private
 -spec typed(term(), fun(([term()]) -> term())) -> {ok, fun((tuple(), [term()]) -> term())} | error.
 typed({Params, Results}, Fun) ->
     try {texts(Params), texts(listed(Results))} of
@@ -52,12 +54,13 @@ text(_) ->
 
 %% @doc A host function that calls the export of an instance, in the process that serves it. An error
 %% of that call becomes the host function's, with its message.
+%% @private
 -spec export(#wasmtime_instance{}, binary()) ->
           {ok, fun((tuple(), [term()]) -> term())} | {error, wasmtime_error:t()}.
 export(#wasmtime_instance{ref = Inst0} = Inst, Name) ->
     case wasmtime_nif:instance_function(Inst0, Name) of
         undefined ->
-            Text = wasmtime_error:text("no exported function ~0tp", [Name]),
+            Text = wasmtime_error:text("no exported function \"~ts\"", [Name]),
             {error, wasmtime_error:new(call, unknown_export, Text)};
         Type ->
             {ok, with_type(Type, fun(_, Args) -> forward(Inst, Name, Args) end)}
@@ -83,6 +86,7 @@ type_of(Fun) ->
     end.
 
 %% @doc Whether the functions that tell their types have those that the modules import.
+%% @private
 -spec check([reference()], map(), map()) -> ok | {error, wasmtime_error:t()}.
 check(Mods, #{links := Links}, Funs) ->
     %% What links serve is not asked of the host.

@@ -16,6 +16,8 @@
 -record(wasmtime_template, {
     ref :: reference(),
     runner :: thread | scheduler,
+    %% Making an instance takes long because of its options.
+    large :: boolean(),
     funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term())},
     table :: tuple()
 }).

@@ -65,7 +65,7 @@ size(#wasmtime_instance{ref = Ref}, {ok, Name}) ->
 size(#wasmtime_instance{}, error) -> bad_memory(error, "");
 size(_, _) -> error(badarg).
 
-bad_memory(error, _) -> badarg(memory, "the name must be iodata without NUL");
+bad_memory(error, _) -> badarg(memory, "the name must be text (iodata of UTF-8, or characters) without NUL");
 bad_memory({ok, _}, Text) -> badarg(memory, Text).
 
 badarg(Class, Text) ->

@@ -11,7 +11,7 @@
          instance_from_dirty/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2, instance_info/1, instance_function/2]).
 -export([call_start/5, call_poll/1, call_sleep/2, call_resume/3, call_async/5, call_guard/2,
-         call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1]).
+         call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1, output_read_dirty/1]).
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
          memory_size/2,
          memory_size_dirty/2]).
@@ -31,7 +31,7 @@
          instance_from_dirty/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2, instance_info/1, instance_function/2]).
 -nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, call_async/5, call_guard/2,
-         call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1]).
+         call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1, output_read_dirty/1]).
 -nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2,
        memory_size_dirty/2]).
 -nifs([global_get/2, global_set/3, table_size/2, table_get/3, table_set/4, table_grow/4]).
@@ -194,8 +194,12 @@ host_pending(_Inst, _HostId) -> ?STUB.
 host_reply(_Inst, _HostId, _Reply) -> ?STUB.
 
 -spec output_read(instance()) ->
-          {ok, {binary(), binary(), {non_neg_integer(), non_neg_integer()}}} | error().
+          dirty | {ok, {binary(), binary(), {non_neg_integer(), non_neg_integer()}}} | error().
 output_read(_Inst) -> ?STUB.
+
+-spec output_read_dirty(instance()) ->
+          {ok, {binary(), binary(), {non_neg_integer(), non_neg_integer()}}} | error().
+output_read_dirty(_Inst) -> ?STUB.
 
 -spec memory_read(instance(), binary() | undefined, non_neg_integer(), non_neg_integer()) ->
           dirty | {ok, binary()} | error().

@@ -1,9 +1,10 @@
-%% @private
+%% @doc Types of {@link wasmtime}: compile options, of instances, calls and pre-initialization. The functions are the library's own.
+%% @end
 %% Every option: its default, its check and its message, once; a clause per key. WASI's stand in
 %% wasmtime_wasi. What comes out are the complete maps that native code reads by key.
 -module(wasmtime_options).
 
--export([compile/1, instance/3, call/1, wait/1, preinit/1]).
+-export([compile/1, instance/3, is_large/1, call/1, wait/1, preinit/1]).
 -export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, boolean/2, one_of/3]).
 -export_type([compile/0, pooling/0, proposal/0, instance/0, call/0, preinit/0,
               host_fun/0]).
@@ -50,12 +51,15 @@
 -define(PAGE, 65536).
 -define(MAX_MEMORY, 4294967296).
 -define(MAX_U64, 16#FFFFFFFFFFFFFFFF).
+%% Imports that are linked inline: about half a millisecond.
+-define(MANY, 100).
 %% The longest wait that Erlang itself knows, in ms: 49 days.
 -define(MAX_MS, 16#FFFFFFFF).
 
 %% ---- compile --------------------------------------------------------------------------------
 
 %% @doc The complete compile options.
+%% @private
 -spec compile(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 compile(Opts) ->
     finish(fold(compile, Opts, fun compile_option/3, compile_defaults())).
@@ -130,6 +134,7 @@ pooled(#{instances := N} = Pool) ->
 %% ---- instantiate ----------------------------------------------------------------------------
 
 %% @doc The complete options of an instance of that kind of module, and its functions by name.
+%% @private
 -spec instance(wasmtime_error:class(), term(), module | component) ->
           {ok, map(), map()} | {error, wasmtime_error:t()}.
 instance(Class, Opts, Kind) ->
@@ -144,6 +149,12 @@ instance_defaults(Kind) ->
       max_tables => 100, max_table_elements => 10_000_000, max_instances => max_instances(Kind),
       host_timeout => 30_000, host => undefined, stream => undefined, inbox_limit => 16 * ?MIB,
       runner => thread}.
+
+%% @doc Whether these complete options take native code longer than a normal scheduler should wait.
+%% @private
+-spec is_large(map()) -> boolean().
+is_large(#{imports := Imports, wasi := Wasi}) ->
+    length(Imports) > ?MANY orelse wasmtime_wasi:is_large(Wasi).
 
 %% A component is made of several core instances.
 max_instances(module) -> 10;
@@ -186,7 +197,7 @@ import(At, {Module, Name} = Key, Fun, Funs) when is_function(Fun, 2) ->
         {{ok, M}, {ok, N}} ->
             Funs#{{M, N} => Fun};
         _ ->
-            refuse(At, "import ~0tp: both names must be iodata without NUL", [Key])
+            refuse(At, "import ~0tp: both names must be text (iodata of UTF-8, or characters) without NUL", [Key])
     end;
 import(At, {_, _} = Key, _, _) ->
     refuse(At, "import ~0tp must be a function of two arguments", [Key]);
@@ -196,7 +207,7 @@ import(At, Key, _, _) ->
 linked({Name, Mod}) ->
     case {wasmtime_text:name(Name), is_module(Mod)} of
         {{ok, Bin}, true} -> {Bin, Mod};
-        {error, _} -> refuse(links, "links: the name ~0tp must be iodata without NUL", [Name]);
+        {error, _} -> refuse(links, "links: the name ~0tp must be text (iodata of UTF-8, or characters) without NUL", [Name]);
         {_, false} -> refuse(links, "links: ~0tp is not a module", [Mod])
     end;
 linked(Other) ->
@@ -210,11 +221,13 @@ is_module(Mod) ->
 %% ---- call and preinit -----------------------------------------------------------------------
 
 %% @doc The complete options of a call.
+%% @private
 -spec call(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 call(Opts) ->
     fold(call, Opts, fun call_option/3, #{timeout => infinity, fuel => undefined}).
 
 %% @doc A time to wait.
+%% @private
 -spec wait(term()) -> {ok, timeout()} | {error, wasmtime_error:t()}.
 wait(Timeout) ->
     fold(call, #{timeout => Timeout}, fun(Key, Value, _) -> milliseconds(Key, Value) end, infinity).
@@ -225,9 +238,10 @@ call_option(Key, _, _) -> refuse(Key, "unknown call option ~0tp", [Key]).
 
 %% @doc The complete compile options of the init run, the exports to remove, and the rest, which is
 %% for the instance. One instance is run once: it takes no pool.
+%% @private
 -spec preinit(term()) -> {ok, map(), [binary()], map()} | {error, wasmtime_error:t()}.
 preinit(Opts) when is_map(Opts) ->
-    case {compile(maps:get(compile, Opts, #{})), removed(maps:get(remove_exports, Opts, []))} of
+    case {init_compile(Opts), removed(maps:get(remove_exports, Opts, []))} of
         {{ok, Compile}, {ok, Remove}} ->
             OnDemand = (maps:remove(pooling, Compile))#{allocator := on_demand},
             {ok, OnDemand, Remove, maps:without([compile, remove_exports], Opts)};
@@ -237,15 +251,21 @@ preinit(Opts) when is_map(Opts) ->
 preinit(_) ->
     not_a_map(preinit).
 
+init_compile(#{compile := Compile}) when not is_map(Compile) ->
+    {error, wasmtime_error:badarg(preinit, compile, <<"compile must be a map">>)};
+init_compile(Opts) ->
+    compile(maps:get(compile, Opts, #{})).
+
 removed(Names) ->
     fold(preinit, #{remove_exports => Names}, fun removed/3, []).
 
 removed(Key, Names, []) ->
-    wasmtime_wasi:names(Key, Names, "must be a list of names, each iodata without NUL").
+    wasmtime_wasi:names(Key, Names, "must be a list of names, each text (iodata of UTF-8, or characters) without NUL").
 
 %% ---- checks ---------------------------------------------------------------------------------
 
 %% @doc Takes every pair of a user's map into the accumulator; the first refusal is the answer.
+%% @private
 -spec fold(wasmtime_error:class(), term(), fun((term(), term(), Acc) -> Acc), Acc) ->
           {ok, Acc} | {error, wasmtime_error:t()}.
 fold(Class, Opts, Check, Acc) when is_map(Opts) ->
@@ -263,21 +283,26 @@ section(_, Value, Check, Acc) when is_map(Value) -> maps:fold(Check, Acc, Value)
 section(Key, _, _, _) -> refuse(Key, "~s must be a map", [Key]).
 
 %% @doc Ends the check: this option is at fault.
+%% @private
 -spec refuse(term(), io:format()) -> no_return().
 refuse(Key, Text) -> refuse(Key, Text, []).
 
+%% @private
 -spec refuse(term(), io:format(), [term()]) -> no_return().
 refuse(Key, Format, Args) -> throw({refused, Key, wasmtime_error:text(Format, Args)}).
 
+%% @private
 -spec integer(atom(), term(), integer(), integer()) -> integer().
 integer(_, Value, Min, Max) when is_integer(Value), Value >= Min, Value =< Max -> Value;
 integer(Key, Value, Min, Max) ->
     refuse(Key, "~s must be an integer from ~w to ~w, not ~0tp", [Key, Min, Max, Value]).
 
+%% @private
 -spec boolean(atom(), term()) -> boolean().
 boolean(_, Value) when is_boolean(Value) -> Value;
 boolean(Key, Value) -> refuse(Key, "~s must be a boolean, not ~0tp", [Key, Value]).
 
+%% @private
 -spec one_of(atom(), term(), [atom()]) -> atom().
 one_of(Key, Value, Values) ->
     lists:member(Value, Values)
@@ -294,6 +319,7 @@ limit(Key, Value) ->
 process(_, Pid) when is_pid(Pid), node(Pid) =:= node() -> Pid;
 process(Key, Value) -> refuse(Key, "~s must be a process of this node, not ~0tp", [Key, Value]).
 
+%% @private
 -spec milliseconds(atom(), term()) -> timeout().
 milliseconds(_, infinity) -> infinity;
 milliseconds(_, Value) when is_integer(Value), Value >= 0, Value =< ?MAX_MS -> Value;

@@ -139,7 +139,7 @@ request(Pool, Name, Args, Opts) ->
 named(Name, {ok, Request}) ->
     case wasmtime_text:name(Name) of
         {ok, Bin} -> {ok, {Bin, Request}};
-        error -> badarg(<<"the name must be iodata without NUL">>)
+        error -> badarg(<<"the name must be text (iodata of UTF-8, or characters) without NUL">>)
     end;
 named(_, Error) ->
     Error.

@@ -1,4 +1,5 @@
-%% @private
+%% @doc Types of {@link wasmtime}: options of servers and pools. The functions are the library's own.
+%% @end
 %% The options of wasmtime_server and wasmtime_pool: each one's default, check and message, once.
 %% Those of the instances inside are checked where instances are made.
 -module(wasmtime_pool_options).
@@ -34,6 +35,7 @@
 -define(MAX_QUEUE, 1_000_000).
 
 %% @doc The complete options of a server.
+%% @private
 -spec server(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 server(Opts) ->
     Defaults = #{name => none, module => none, instance => #{}, init => [],
@@ -51,6 +53,7 @@ server_option(Key, _, _) ->
     refuse(Key, "unknown option ~0tp of a server", [Key]).
 
 %% @doc The complete options of a pool.
+%% @private
 -spec pool(term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 pool(Opts) ->
     Defaults = #{name => none, module => none, instance => #{}, timeout => infinity,
@@ -79,6 +82,7 @@ pool_option(Key, _, _) ->
     refuse(Key, "unknown option ~0tp of a pool", [Key]).
 
 %% @doc The complete options of a request; what is not given is the pool's. `run/3' takes fewer.
+%% @private
 -spec request(run | request, term()) -> {ok, map()} | {error, wasmtime_error:t()}.
 request(Sort, Opts) ->
     fold(pool, Opts, fun(Key, Value, Acc) -> request_option(Sort, Key, Value, Acc) end, #{}).
@@ -96,6 +100,7 @@ request_option(_, Key, _, _) ->
     refuse(Key, "unknown option ~0tp of a request", [Key]).
 
 %% @doc How long a drain waits.
+%% @private
 -spec drain(term()) -> {ok, timeout()} | {error, wasmtime_error:t()}.
 drain(Value) ->
     fold(pool, #{timeout => Value}, fun(Key, Ms, _) -> milliseconds(Key, Ms) end, infinity).
@@ -152,6 +157,7 @@ init_call(Name) ->
     init_call({Name, []}).
 
 %% @doc What the instances of a pool are made of.
+%% @private
 -spec template(map()) -> {ok, wasmtime:template()} | {error, wasmtime_error:t()}.
 template(#{module := Source, instance := Instance, size := Size}) ->
     case module(pool, Source) of
@@ -165,6 +171,7 @@ template(#{module := Source, instance := Instance, size := Size}) ->
     end.
 
 %% @doc The module of a source.
+%% @private
 -spec module(wasmtime_error:class(), source()) ->
           {ok, wasmtime:wasm_module()} | {error, wasmtime_error:t()}.
 module(Class, Given) ->
@@ -189,6 +196,7 @@ fits(Mod, Size) ->
     end.
 
 %% @doc The id of a child specification.
+%% @private
 -spec spec_id(module(), term()) -> term().
 spec_id(Module, Opts) ->
     case options(Opts) of

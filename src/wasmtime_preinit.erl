@@ -32,7 +32,7 @@ no_links() ->
 run(Wasm, Compile, Instance, Remove, Init) ->
     case plan(Init) of
         {ok, Plan} ->
-            case wasmtime_nif:preinit_begin(Wasm, Compile) of
+            case wasmtime_engine:with_room(fun() -> wasmtime_nif:preinit_begin(Wasm, Compile) end) of
                 {ok, Pre, Mod} -> typed(Pre, Mod, Instance, Remove, Plan);
                 Error -> Error
             end;

@@ -1,4 +1,5 @@
-%% @private
+%% @doc Types of {@link wasmtime}: types of objects, by name. The functions are the library's own.
+%% @end
 %% References to objects: checks of indices, elements and names of types.
 %% Rule: what is no reference of ours, as the first argument, raises; all else is an error.
 -module(wasmtime_ref).
@@ -23,6 +24,7 @@
 %% How far a type's name may reach into types of types.
 -define(MAX_DEPTH, 64).
 
+%% @private
 -spec data(reference()) -> result(term()).
 data(Ref) ->
     case wasmtime_nif:extern_data(Ref) of
@@ -30,22 +32,27 @@ data(Ref) ->
         Result -> Result
     end.
 
+%% @private
 -spec struct_get(reference(), term()) -> result(term()).
 struct_get(Ref, At) ->
     indexed(Ref, At, fun(Far) -> wasmtime_nif:struct_get(Ref, Far) end).
 
+%% @private
 -spec struct_set(reference(), term(), term()) -> ok | {error, wasmtime_error:t()}.
 struct_set(Ref, At, Value) ->
     indexed(Ref, At, fun(Far) -> wasmtime_nif:struct_set(Ref, Far, Value) end).
 
+%% @private
 -spec array_len(reference()) -> result(non_neg_integer()).
 array_len(Ref) ->
     wasmtime_access:retry(Ref, fun() -> wasmtime_nif:array_len(Ref) end).
 
+%% @private
 -spec array_get(reference(), term()) -> result(term()).
 array_get(Ref, At) ->
     indexed(Ref, At, fun(Far) -> wasmtime_nif:array_get(Ref, Far) end).
 
+%% @private
 -spec array_set(reference(), term(), term()) -> ok | {error, wasmtime_error:t()}.
 array_set(Ref, At, Value) ->
     indexed(Ref, At, fun(Far) -> wasmtime_nif:array_set(Ref, Far, Value) end).
@@ -60,14 +67,16 @@ indexed(Ref, _, _) ->
 %% ---- new ones -------------------------------------------------------------------------------
 
 %% @doc A reference to an exported function. `Name' is `{ok, Binary}' or `error'.
+%% @private
 -spec func(term(), {ok, binary()} | error) -> result(reference()).
 func(#wasmtime_instance{ref = Ref}, {ok, Name}) ->
     wasmtime_access:retry(Ref, fun() -> wasmtime_nif:func_ref(Ref, Name) end);
 func(#wasmtime_instance{}, error) ->
-    {error, wasmtime_error:badarg(call, <<"the name must be iodata without NUL">>)};
+    {error, wasmtime_error:badarg(call, <<"the name must be text (iodata of UTF-8, or characters) without NUL">>)};
 func(_, _) ->
     error(badarg).
 
+%% @private
 -spec struct_new(term(), term(), term()) -> result(reference()).
 struct_new(#wasmtime_instance{ref = Ref}, Type, Fields) when length(Fields) >= 0 ->
     typed(Type, fun(Name) -> wasmtime_nif:struct_new(Ref, Name, Fields) end);
@@ -76,6 +85,7 @@ struct_new(#wasmtime_instance{}, _, _) ->
 struct_new(_, _, _) ->
     error(badarg).
 
+%% @private
 -spec array_new(term(), term(), term()) -> result(reference()).
 array_new(#wasmtime_instance{ref = Ref}, Type, Elements) ->
     case elements(Elements) of

@@ -34,7 +34,7 @@ grow(#wasmtime_instance{ref = Ref}, {ok, Name}, Count, Value) when is_integer(Co
     wasmtime_nif:table_grow(Ref, Name, min(Count, ?BEYOND), Value);
 grow(Inst, Name, _, _) -> refused(Inst, Name).
 
-refused(#wasmtime_instance{}, error) -> badarg(<<"the name must be iodata without NUL">>);
+refused(#wasmtime_instance{}, error) -> badarg(<<"the name must be text (iodata of UTF-8, or characters) without NUL">>);
 refused(#wasmtime_instance{}, _) -> badarg(<<"an index or a count must be an integer of 0 or more">>);
 refused(_, _) -> error(badarg).
 

@@ -1,8 +1,9 @@
-%% @private
+%% @doc Types of {@link wasmtime}: WASI's options. The functions are the library's own.
+%% @end
 %% The options of WASI: what the guest sees of the host. Nothing but what is named here.
 -module(wasmtime_wasi).
 
--export([defaults/0, option/3, names/3]).
+-export([defaults/0, option/3, names/3, is_large/1]).
 -export_type([options/0]).
 
 -import(wasmtime_options, [refuse/2, refuse/3, integer/4, one_of/3]).
@@ -17,18 +18,23 @@
                      output_limit => non_neg_integer(),
                      clocks => all | monotonic}.
 
+%% Strings, and bytes of them and of input, that are copied inline: about a tenth of a millisecond.
+-define(MANY, 500).
+-define(MUCH, 262144).
 -define(MAX_OUTPUT, 16#FFFFFFFFFFFFFFFF).
 
 %% @doc What a guest gets when WASI is linked and nothing else is said.
+%% @private
 -spec defaults() -> map().
 defaults() ->
     #{args => [], env => [], dirs => [], stdin => none, stdout => none, stderr => none,
       output_limit => 16777216, clocks => all}.
 
 %% @doc One option into the complete map.
+%% @private
 -spec option(term(), term(), map()) -> map().
 option(args, Value, Acc) ->
-    Acc#{args := names(args, Value, "must be a list of strings, each iodata without NUL")};
+    Acc#{args := names(args, Value, "must be a list of strings, each text (iodata of UTF-8, or characters) without NUL")};
 option(env, inherit, Acc) ->
     Acc#{env := inherit};
 option(env, Value, Acc) ->
@@ -48,7 +54,17 @@ option(clocks, Value, Acc) ->
 option(Key, _, _) ->
     refuse(Key, "unknown WASI option ~0tp", [Key]).
 
+%% @doc Whether complete options take long to copy.
+%% @private
+-spec is_large(map() | undefined) -> boolean().
+is_large(#{args := [], env := [], stdin := Stdin}) when not is_tuple(Stdin) -> false;
+is_large(#{args := Args, env := Env, stdin := Stdin}) ->
+    Texts = Args ++ [[Name, $=, Value] || is_list(Env), {Name, Value} <- Env] ++ [Data || {binary, Data} <- [Stdin]],
+    length(Texts) > ?MANY orelse iolist_size(Texts) > ?MUCH;
+is_large(undefined) -> false.
+
 %% @doc A list of names; Rule says what is wrong when it is not.
+%% @private
 -spec names(atom(), term(), string()) -> [binary()].
 names(Key, Names, Rule) ->
     Name = fun(Text) ->
@@ -69,7 +85,7 @@ variable({Name, Value}) ->
                 orelse refuse(env, "the name of variable ~0tp contains =", [Name]),
             {N, V};
         _ ->
-            refuse(env, "variable ~0tp: name and value must be iodata without NUL, "
+            refuse(env, "variable ~0tp: name and value must be text (iodata of UTF-8, or characters) without NUL, "
                         "and the name not empty", [Name])
     end;
 variable(_) ->
@@ -78,7 +94,7 @@ variable(_) ->
 dir({Guest, Host, Access} = Dir) when Access =:= read; Access =:= write ->
     case {wasmtime_text:name(Guest), wasmtime_text:path(Host)} of
         {{ok, G}, {ok, H}} when G =/= <<>> -> {G, H, Access};
-        _ -> refuse(dirs, "both paths of ~0tp must be iodata without NUL, not empty", [Dir])
+        _ -> refuse(dirs, "both paths of ~0tp must be text (iodata of UTF-8, or characters) without NUL, not empty", [Dir])
     end;
 dir(Other) ->
     refuse(dirs, "dirs must be a list of {GuestPath, HostPath, read | write}, not ~0tp", [Other]).
@@ -101,5 +117,5 @@ output(Key, Value) ->
 file(Key, Path) ->
     case wasmtime_text:path(Path) of
         {ok, Bin} -> Bin;
-        error -> refuse(Key, "~s: the path ~0tp must be iodata without NUL, not empty", [Key, Path])
+        error -> refuse(Key, "~s: the path ~0tp must be text (iodata of UTF-8, or characters) without NUL, not empty", [Key, Path])
     end.

@@ -179,6 +179,19 @@ flip(Bin, At, Bit) ->
     <<Before:At/binary, Byte, After/binary>> = Bin,
     <<Before/binary, (Byte bxor (1 bsl Bit)), After/binary>>.
 
+%% A file of a terabyte of nothing whose end says that all of it is a footer: nothing of that size is read or
+%% allocated.
+t_endless_footer(Config) ->
+    Path = filename:join(temp(Config, "endless"), "m.cwasm"),
+    {ok, File} = file:open(Path, [write, raw, binary]),
+    At = (1 bsl 40) - 44,
+    [begin
+         Trailer = <<Footer:64/little, At:64/little, 0:64, 0:64, 1:32/little, "WASMBEAM">>,
+         ok = file:pwrite(File, At, Trailer),
+         ?assertMatch(?WASMTIME_ERROR(compile, corrupted), wasmtime:deserialize_file(Path, Opts))
+     end || Footer <- [0, 1, At div 2, At - (1 bsl 28) - 1], Opts <- [#{}, #{check => full}]],
+    ok = file:close(File).
+
 %% The file may be unlinked or replaced by rename while a module of it lives.
 t_replaced_file(Config) ->
     Dir = temp(Config, "replace"),

@@ -104,6 +104,13 @@ t_wrong_results(_) ->
                            {Values, wasmtime:call(Inst, <<"one">>, [1])}),
               ?assertEqual({ok, [4]}, wasmtime:call(Inst, <<"double">>, [2]))
           end) || Values <- [[], [1, 2], [a], [1.0], [1 bsl 40], [<<1>>], [self()], [fun() -> 1 end]]],
+    [with(fun(_, _) -> {ok, Values} end,
+          fun(Inst) ->
+              {error, #{message := Message}} = wasmtime:call(Inst, <<"one">>, [1]),
+              ?assertMatch({_, {_, _}}, {Message, binary:match(Message, Text)})
+          end) || {Values, Text} <- [{[], <<"returned 0 results instead of 1">>},
+                                     {lists:duplicate(1000, 0), <<"returned 1000 results instead of 1">>},
+                                     {[a], <<"value 1 of the results of the host function env.one">>}]],
     Swap = (one(fun(_, _) -> {ok, [0]} end))#{
         imports => (maps:get(imports, one(fun(_, _) -> {ok, [0]} end)))#{
             {<<"env">>, <<"swap">>} => fun(_, _) -> {ok, [1.0, bad]} end}},

@@ -20,10 +20,10 @@ suite() -> wasmtime_test:suite().
 
 %% Every state, ended in every way, many times over.
 t_every_state_and_end(_) ->
-    Rounds = wasmtime_test:rounds(4, 20, 10_000 div length(?STATES) div length(?ENDS) + 1),
+    Rounds = wasmtime_test:rounds(4, 20, 10_000 div length(ways()) + 1),
     counted(fun() ->
         Mods = modules(#{}),
-        [round(State, End, Mods) || State <- ?STATES, End <- ?ENDS, _ <- lists:seq(1, Rounds)]
+        [round(State, End, Mods) || {State, End} <- ways(), _ <- lists:seq(1, Rounds)]
     end).
 
 %% The same in a pool, whose slots come back clean.
@@ -35,7 +35,7 @@ t_pooled(_) ->
         [begin
              round(State, End, Mods),
              wasmtime_test:wait_until(fun() -> maps:get(used, wasmtime:pool_info(Mod)) =:= 0 end)
-         end || State <- ?STATES, End <- ?ENDS, _ <- lists:seq(1, Rounds)],
+         end || {State, End} <- ways(), _ <- lists:seq(1, Rounds)],
         ?assertMatch(#{verify_failures := 0}, wasmtime:pool_info(Mod))
     end).
 
@@ -89,6 +89,8 @@ t_reload(_) ->
 
 modules(Opts) ->
     maps:from_list([{Name, mod(Name, Opts)} || Name <- [loop, wasi, start_trap, start_host]]).
+
+ways() -> [{State, End} || State <- ?STATES, End <- ?ENDS].
 
 %% One instance: a process brings it into a state, and it ends.
 round(State, End, Mods) ->

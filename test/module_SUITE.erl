@@ -159,6 +159,32 @@ t_too_many_configurations(_) ->
     wasmtime_test:settled(),
     ?assertMatch({ok, _}, wasmtime:compile({wat, "(module)"}, #{opt_level => speed_and_size})).
 
+%% Modules that the process let go of take no room, collected or not.
+t_room_for_configurations(_) ->
+    [?assertMatch({_, {ok, _}}, {N, wasmtime:compile({wat, "(module)"}, Opts)})
+     || N <- lists:seq(1, 100),
+        Opts <- [#{allocator => pooling, pooling => #{instances => N, max_memory => 65536}}]],
+    wasmtime_test:settled().
+
+%% What is easily mixed up is told apart: text for bytes.
+t_text_for_bytes(_) ->
+    [begin
+         {error, #{class := compile, kind := malformed, message := Message}} = wasmtime:compile(Text),
+         ?assertMatch({_, {_, _}}, {Message, binary:match(Message, <<"{wat, Text}">>)})
+     end || Text <- [<<"(module)">>, <<" \n(module)">>, <<";; a module\n(module)">>]],
+    {error, #{message := Other}} = wasmtime:compile(<<"module">>),
+    ?assertEqual(nomatch, binary:match(Other, <<"wat">>)).
+
+%% Messages repeat names, and are short all the same.
+t_long_names(_) ->
+    {ok, Mod} = wasmtime:compile({wat, "(module)"}),
+    {ok, Inst} = wasmtime:instantiate(Mod),
+    Name = binary:copy(<<"\x{e9}"/utf8>>, 500_000),
+    {error, #{kind := unknown_export, message := Message}} = wasmtime:call(Inst, Name, []),
+    ?assert(byte_size(Message) < 3000),
+    ?assert(is_list(unicode:characters_to_list(Message))),
+    ok = wasmtime:destroy(Inst).
+
 %% A first argument of the wrong sort is an exception.
 t_wrong_first_argument(_) ->
     [?assertError(badarg, F(Bad))

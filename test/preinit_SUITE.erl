@@ -272,6 +272,8 @@ t_options(_) ->
     Started = inst(mod(Wasm, #{}), #{{"env", "one"} => fun(_, _) -> error(not_again) end}),
     ?assertEqual({ok, <<99>>}, wasmtime:read_memory(Started, 0, 1)),
     ?assertMatch({error, #{key := opt_level}}, preinit(preinit, #{compile => #{opt_level => 3}}, [])),
+    ?assertMatch({error, #{class := preinit, kind := badarg, key := compile}},
+                 preinit(preinit, #{compile => none}, [])),
     ?assertMatch({error, #{class := preinit, kind := badarg, key := nonsense}},
                  preinit(preinit, #{nonsense => 1}, [])),
     ?assertMatch({error, #{class := preinit, kind := badarg, key := remove_exports}},

@@ -7,46 +7,28 @@ all() -> wasmtime_test:cases(?MODULE).
 
 suite() -> wasmtime_test:suite().
 
-%% Every Erlang block of the README under "Example" runs, in order, in one shell.
-t_readme_example(_) ->
-    Blocks = blocks("README.md", "Example"),
-    ?assertMatch([_ | _], Blocks),
-    lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
+%% Every Erlang block of the README and of each page runs, in order, in one shell; definitions of
+%% functions compile.
+t_pages(Config) ->
+    [page(Page, Config) || Page <- ["README.md" | pages()]].
 
-%% So does that of the page on links.
-t_links_example(_) ->
-    [Block] = blocks("docs/links.md", "Example"),
-    run(Block, erl_eval:new_bindings()).
+%% No page that a user works from has lost its examples.
+t_examples(_) ->
+    Bare = ["docs/design.md", "docs/errors.md", "docs/reliability.md"],
+    ?assertEqual(lists:sort(Bare), [Page || Page <- pages(), blocks(Page) =:= []]).
 
-%% And that of the page on calls.
-t_calls_example(_) ->
-    [Block] = blocks("docs/calls.md", "Example"),
-    run(Block, erl_eval:new_bindings()).
+%% The README names every page.
+t_all_named(_) ->
+    {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), "README.md")),
+    [?assertNotEqual({Page, nomatch}, {Page, binary:match(Text, list_to_binary(Page))}) || Page <- pages()].
 
-%% So do those of the page about references.
-t_references_page(_) ->
-    Blocks = blocks("docs/references.md", "A walk through"),
-    ?assertMatch([_, _ | _], Blocks),
-    lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
-
-%% So do those of the page about streams.
-t_streams_example(_) ->
-    Blocks = blocks("docs/streams.md", "Example"),
-    ?assertMatch([_ | _], Blocks),
-    lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks).
-
-%% Every Erlang block of the page on servers and pools runs, in order, in one shell.
-t_pool_page(Config) -> page("docs/pool.md", Config).
-
-%% So do those of the page on artifacts.
-t_artifacts_page(Config) -> page("docs/artifacts.md", Config).
+pages() ->
+    lists:sort(["docs/" ++ Name || Name <- filelib:wildcard("*.md", filename:join(wasmtime_test:root(), "docs"))]).
 
 page(File, Config) ->
-    Blocks = blocks(File),
-    ?assertMatch([_, _ | _], Blocks),
     {ok, Old} = file:get_cwd(),
-    ok = file:set_cwd(wasmtime_test:temp(Config, "page")),
-    try lists:foldl(fun run/2, erl_eval:new_bindings(), Blocks)
+    ok = file:set_cwd(wasmtime_test:temp(Config, filename:basename(File))),
+    try lists:foldl(fun(Block, Bindings) -> run(File, Block, Bindings) end, erl_eval:new_bindings(), blocks(File))
     after file:set_cwd(Old)
     end.
 
@@ -55,26 +37,32 @@ blocks(File) ->
     {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), File)),
     found(Text).
 
-%% The Erlang blocks of a file between a heading with this word and the next one.
-blocks(File, Heading) ->
-    {ok, Text} = file:read_file(filename:join(wasmtime_test:root(), File)),
-    [_, After | _] = re:split(Text, ["\n#+ [^\n]*", Heading, "[^\n]*\n"]),
-    [Section | _] = re:split(After, "\n#+ "),
-    found(Section).
-
 found(Section) ->
     case re:run(Section, "```erlang\n(.*?)\n```", [global, dotall, {capture, [1], binary}]) of
         {match, Matches} -> [Block || [Block] <- Matches];
         nomatch -> []
     end.
 
-run(Block, Bindings) ->
-    {ok, Tokens, _} = erl_scan:string(unicode:characters_to_list(Block)),
-    lists:foldl(fun(Form, Acc) ->
-        {ok, Exprs} = erl_parse:parse_exprs(Form),
-        {value, _, Next} = erl_eval:exprs(Exprs, Acc),
-        Next
-    end, Bindings, forms(Tokens, [], [])).
+run(File, Block, Bindings) ->
+    Text = unicode:characters_to_list(Block),
+    {ok, Tokens, _} = erl_scan:string(Text),
+    case re:run(Text, "^[a-z_]+\\([^\n]*->$", [multiline, {capture, none}]) of
+        match -> defined(forms(Tokens, [], [])), Bindings;
+        nomatch -> lists:foldl(fun(Form, Acc) -> evaluated(File, Form, Acc) end, Bindings, forms(Tokens, [], []))
+    end.
+
+evaluated(File, Form, Bindings) ->
+    {ok, Exprs} = erl_parse:parse_exprs(Form),
+    try erl_eval:exprs(Exprs, Bindings) of
+        {value, _, Next} -> Next
+    catch
+        error:Reason -> error({File, Reason, lists:flatten(erl_pp:exprs(Exprs))})
+    end.
+
+defined(Forms) ->
+    Functions = [begin {ok, Function} = erl_parse:parse_form(Form), Function end || Form <- Forms],
+    Module = [{attribute, 1, module, page}, {attribute, 1, compile, export_all} | Functions],
+    ?assertMatch({ok, page, _, []}, compile:forms(Module, [return, nowarn_export_all])).
 
 %% A block may hold several shell commands: each ends with a dot.
 forms([], [], Forms) -> lists:reverse(Forms);

@@ -73,6 +73,9 @@ call(Inst, Name, Fd, Path, Rest) ->
 
 %% Without `wasi' its functions are not there.
 t_not_linked(_) ->
+    {error, #{message := Message}} = wasmtime_test:instantiate(mod(import_wasi)),
+    ?assertMatch({_, {_, _}}, {Message, binary:match(Message, <<"wasi_snapshot_preview1.proc_exit">>)}),
+    ?assertMatch({_, {_, _}}, {Message, binary:match(Message, <<"option wasi">>)}),
     ?assertMatch(?WASMTIME_ERROR(link, unknown_import), wasmtime_test:instantiate(mod(import_wasi))).
 
 %% An import of the user's takes the place of WASI's.
@@ -149,6 +152,15 @@ t_output_limit(_) ->
         {ok, 1} = fd_write(Inst, 1, <<"h">>),
         ?assertEqual({ok, {<<"h">>, <<>>, {0, 0}}}, wasmtime:read_output(Inst))
     end).
+
+%% More than is copied on a scheduler, in and out.
+t_much_output(_) ->
+    [wasmtime_test:with_inst(stdio, #{wasi => #{stdin => {binary, Data}, stdout => capture, args => ["a", Data]}}, fun(Inst) ->
+         Size = byte_size(Data),
+         ?assertEqual({ok, [Size]}, wasmtime:call(Inst, <<"cat">>, [])),
+         ?assertEqual({ok, {Data, <<>>, {0, 0}}}, wasmtime:read_output(Inst)),
+         ?assertEqual({ok, {<<>>, <<>>, {0, 0}}}, wasmtime:read_output(Inst))
+     end) || Size <- [262144, 262145, 3_000_000], Data <- [binary:copy(<<"x">>, Size)]].
 
 %% Without capture the output goes nowhere, and the guest does not notice.
 t_no_output(_) ->

@@ -227,7 +227,7 @@ preinit_test() ->
      || Bad <- [a, "ab", [a], [<<0>>]]],
     ?assertMatch({error, #{class := compile, key := fuel}},
                  wasmtime_options:preinit(#{compile => #{fuel => 1}})),
-    ?assertMatch({error, #{class := compile, key := options}},
+    ?assertMatch({error, #{class := preinit, key := compile}},
                  wasmtime_options:preinit(#{compile => 1})).
 
 %% A message does not grow with what it complains about.
@@ -248,3 +248,16 @@ speed_test() ->
                                      || _ <- lists:seq(1, N)] end),
     ?debugFmt("~.2f us", [Micros / N]),
     ?assert(Micros / N < 50).
+
+%% Options that take long to copy are told by their number and by their bytes.
+large_test() ->
+    Large = fun(Opts) -> {ok, Complete} = instance(Opts), wasmtime_options:is_large(Complete) end,
+    ?assertEqual(false, Large(#{})),
+    ?assertEqual(false, Large(#{wasi => #{}})),
+    Named = fun(N) -> maps:from_list([{{"m", integer_to_list(I)}, fun(_, _) -> {ok, []} end} || I <- lists:seq(1, N)]) end,
+    ?assertEqual([false, true], [Large(#{imports => Named(N)}) || N <- [100, 101]]),
+    ?assertEqual([false, true], [Large(#{wasi => #{args => lists:duplicate(N, "a")}}) || N <- [500, 501]]),
+    ?assertEqual([false, true], [Large(#{wasi => #{env => lists:duplicate(N, {"a", "b"})}}) || N <- [500, 501]]),
+    Data = fun(N) -> binary:copy(<<"x">>, N) end,
+    ?assertEqual([false, true], [Large(#{wasi => #{stdin => {binary, Data(N)}}}) || N <- [262144, 262145]]),
+    ?assertEqual([false, true], [Large(#{wasi => #{args => [Data(N)]}}) || N <- [262144, 262145]]).

@@ -46,7 +46,9 @@ impl Engine {
         }
         engines.retain(|_, engine| engine.strong_count() > 0);
         if engines.len() >= MAX_ENGINES {
-            let message = format!("{MAX_ENGINES} distinct option sets are in use");
+            let message = format!(
+                "{MAX_ENGINES} sets of compile options are in use by modules that are referred to"
+            );
             return Err(Error::new(Class::Compile, Kind::TooManyConfigurations, message));
         }
         let engine = Arc::new(Engine::new(options)?);

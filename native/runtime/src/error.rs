@@ -172,9 +172,21 @@ pub struct Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Bytes of a message, at most: names that guests and users choose may be as long as they like.
+const LONGEST_MESSAGE: usize = 2000;
+
+fn cut(mut message: String) -> String {
+    if message.len() > LONGEST_MESSAGE {
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        message.push_str("...");
+    }
+    message
+}
+
 impl Error {
     pub fn new(class: Class, kind: Kind, message: impl Into<String>) -> Self {
-        Error { class, kind, message: message.into(), status: None, trace: Vec::new(), key: None }
+        let message = cut(message.into());
+        Error { class, kind, message, status: None, trace: Vec::new(), key: None }
     }
 
     /// A bug of ours, reported instead of panicking.

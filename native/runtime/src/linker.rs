@@ -136,11 +136,14 @@ pub(crate) fn unsupported(module: &str, name: &str) -> Error {
 }
 
 fn refused(error: &wasmtime::Error) -> Error {
-    let kind = match error.downcast_ref::<UnknownImportError>() {
-        Some(_) => Kind::UnknownImport,
-        None => Kind::IncompatibleImport,
+    let Some(unknown) = error.downcast_ref::<UnknownImportError>() else {
+        return Error::new(Class::Link, Kind::IncompatibleImport, format!("{error:#}"));
     };
-    Error::new(Class::Link, kind, format!("{error:#}"))
+    let (module, name) = (unknown.module(), unknown.name());
+    let hint =
+        if module.starts_with("wasi_") { " (the option wasi does, for preview 1)" } else { "" };
+    let message = format!("the module imports {module}.{name}, which nobody gives{hint}");
+    Error::new(Class::Link, Kind::UnknownImport, message)
 }
 
 fn define(

@@ -56,7 +56,13 @@ fn answer(import: &HostImport, tag: Atom, content: Term<'_>) -> NifResult<Result
         return Ok(Err(host_error(format!("{name} {text}"))));
     }
     let values: ListIterator<'_> = content.decode().map_err(|_| NifError::BadArg)?;
-    let values = value::decode_list(values, &import.signature.results, &name);
+    let types = &import.signature.results;
+    let (values, more) = value::first(values, types.len());
+    let (got, want) = (values.len() + more, types.len());
+    if got != want {
+        return Ok(Err(host_error(format!("{name} returned {got} results instead of {want}"))));
+    }
+    let values = value::decode_terms(&values, types, &format_args!("the results of {name}"));
     Ok(values.map_err(|error| host_error(error.message)))
 }
 

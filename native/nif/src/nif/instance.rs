@@ -24,6 +24,9 @@ use crate::term::{error, options};
 /// Bytes that a destroy may restore on a normal scheduler: about a tenth of a millisecond.
 const INLINE_RESTORE: usize = 1 << 20;
 
+/// Bytes of output that are copied on a normal scheduler, as of a memory.
+const INLINE_OUTPUT: usize = 256 << 10;
+
 #[rustler::nif]
 fn instance_new<'a>(
     env: Env<'a>,
@@ -262,8 +265,21 @@ fn fuel_left<'a>(env: Env<'a>, instance: &Instance, began: u64) -> Term<'a> {
     }
 }
 
+/// `dirty` when there is much to copy.
 #[rustler::nif]
 fn output_read<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
+    if instance.guest().output().is_some_and(|output| output.held() > INLINE_OUTPUT) {
+        return atoms::dirty().encode(env);
+    }
+    taken(env, &instance)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn output_read_dirty<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
+    taken(env, &instance)
+}
+
+fn taken<'a>(env: Env<'a>, instance: &Instance) -> Term<'a> {
     let taken = instance.guest().output().map(|output| output.take()).unwrap_or_default();
     let output = (binary(env, &taken.stdout), binary(env, &taken.stderr), taken.dropped);
     (atoms::ok(), output).encode(env)

@@ -74,8 +74,15 @@ pub fn decode_list(
     types: &[Type],
     what: &(impl fmt::Display + ?Sized),
 ) -> Result<Vec<Value>> {
-    let terms: Vec<Term<'_>> = list.collect();
+    let (terms, more) = first(list, types.len());
+    arity(terms.len() + more, types.len(), what)?;
     decode_terms(&terms, types, what)
+}
+
+/// The first terms of a list, and how many follow: a list that is too long is not kept.
+pub fn first(mut list: ListIterator<'_>, count: usize) -> (Vec<Term<'_>>, usize) {
+    let terms = list.by_ref().take(count).collect();
+    (terms, list.count())
 }
 
 /// As `decode_list`, of terms that are counted already.
@@ -84,12 +91,16 @@ pub fn decode_terms(
     types: &[Type],
     what: &(impl fmt::Display + ?Sized),
 ) -> Result<Vec<Value>> {
-    if terms.len() != types.len() {
-        let (want, got) = (types.len(), terms.len());
-        let message = format!("{what} takes {want} values, {got} were given");
-        return Err(Error::new(Class::Call, Kind::Badarity, message));
-    }
+    arity(terms.len(), types.len(), what)?;
     terms.iter().zip(types).enumerate().map(|(at, (term, ty))| nth(at, *term, ty, what)).collect()
+}
+
+fn arity(got: usize, want: usize, what: &(impl fmt::Display + ?Sized)) -> Result<()> {
+    if got == want {
+        return Ok(());
+    }
+    let message = format!("{what} takes {want} values, {got} were given");
+    Err(Error::new(Class::Call, Kind::Badarity, message))
 }
 
 /// Decodes values that are all of type `ty`.

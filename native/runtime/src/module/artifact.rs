@@ -25,6 +25,9 @@ pub use super::footer::VERSION as CONTAINER_VERSION;
 /// the code.
 pub const ALIGNMENT: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 };
 
+/// Bytes of a footer, at most: it holds names, and is read before anything of it is believed.
+const MAX_FOOTER: u64 = 256 << 20;
+
 /// Bytes read at a time to compute the checksum of a file.
 pub(super) const CHUNK: usize = 1 << 20;
 
@@ -161,6 +164,9 @@ fn open(len: u64, read: impl Fn(Range<u64>) -> Result<Vec<u8>>) -> Result<(Trail
         Err(error) if error.kind == Kind::Corrupted => return Err(hint(error, read(0..4)?)),
         trailer => trailer?,
     };
+    if end - trailer.offset > MAX_FOOTER {
+        return Err(corrupted(&format!("a footer of {} bytes", end - trailer.offset)));
+    }
     let footer = read(trailer.offset..end)?;
     trailer.check_footer(&footer)?;
     let footer = Footer::decode(&footer, trailer.offset)?;

@@ -63,11 +63,20 @@ pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
     match Parser::new(0).parse_all(wasm).next() {
         Some(Ok(Payload::Version { encoding: Encoding::Module, .. })) => {}
         Some(Ok(_)) => return Err(component()),
+        Some(Err(_)) if is_text(wasm) => {
+            return Err(malformed("not WebAssembly but text: give it as {wat, Text}".into()));
+        }
         Some(Err(error)) => return Err(malformed(format!("not WebAssembly: {error}"))),
         None => return Err(malformed("not WebAssembly: no bytes".into())),
     }
     on_big_stack(|| wasmtime::Module::validate(engine.wasmtime(), wasm))?
         .map_err(|error| invalid(&error))
+}
+
+/// True for what begins as the text format does.
+fn is_text(source: &[u8]) -> bool {
+    let source = source.trim_ascii_start();
+    source.starts_with(b"(") || source.starts_with(b";;")
 }
 
 /// A guest that waits on a shared memory holds its thread, where nothing can stop it; and nobody
@@ -86,7 +95,7 @@ fn refuse_waits(wasm: &[u8]) -> Result<()> {
             Payload::CodeSectionEntry(body) if shared => {
                 let code = body.get_operators_reader().map_err(|e| malformed(e.to_string()))?;
                 if code.into_iter().flatten().any(|operator| waits(&operator)) {
-                    let message = "memory.atomic.wait cannot be interrupted";
+                    let message = "memory.atomic.wait is not supported: nothing could interrupt it, or wake it";
                     return Err(Error::new(Class::Compile, Kind::Unsupported, message));
                 }
             }

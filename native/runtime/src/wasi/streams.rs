@@ -38,6 +38,12 @@ pub struct CapturedOutput {
 }
 
 impl Captured {
+    /// Bytes that [`Captured::take`] would give.
+    pub fn held(&self) -> usize {
+        let held = |capture: &Arc<Capture>| capture.kept.lock().bytes.len();
+        self.stdout.iter().chain(&self.stderr).map(held).sum()
+    }
+
     /// Takes what was captured since the last take; the limit counts anew from here.
     pub fn take(&self) -> CapturedOutput {
         let (stdout, dropped_stdout) = take(&self.stdout);
