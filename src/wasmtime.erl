@@ -606,7 +606,7 @@ funcref(Inst, Name) -> wasmtime_ref:func(Inst, wasmtime_text:name(Name)).
 externref(#wasmtime_instance{ref = Inst}, Term) -> wasmtime_nif:extern_new(Inst, Term);
 externref(_, _) -> error(badarg).
 
-%% @doc The term behind an `externref', also while its guest runs. Errors: class `ref', kind `badarg'
+%% @doc The term behind an `externref', also one that was made an `anyref', and while its guest runs. Errors: class `ref', kind `badarg'
 %% for a reference that holds no Erlang term.
 -spec externref_data(ref()) -> {ok, term()} | {error, error()}.
 externref_data(Ref) -> wasmtime_ref:data(Ref).

@@ -53,6 +53,13 @@ t_bad_text(_) ->
 t_wat2wasm(_) ->
     ?assertMatch(<<0, "asm", 1:32/little>>, wasm_of("(module)")).
 
+%% Any character may stand in a name or a comment, also one that changes the direction of the text.
+t_all_characters(_) ->
+    Name = <<16#202E/utf8, 16#2066/utf8, "é"/utf8, 16#1F600/utf8>>,
+    Text = [<<";; ">>, Name, <<"\n(module (func (export \"">>, Name, <<"\")))">>],
+    {ok, Mod} = wasmtime:compile({wat, Text}),
+    ?assertEqual([{Name, func}], wasmtime:exports(Mod)).
+
 wasm_of(Text) ->
     {ok, Wasm} = wasmtime:wat2wasm(Text),
     Wasm.
@@ -77,6 +84,13 @@ t_proposals(_) ->
                  wasmtime:validate(Memories, #{proposals => #{multi_memory => false}})),
     ?assertMatch({error, #{class := compile}},
                  wasmtime:compile(Memories, #{proposals => #{multi_memory => false}})).
+
+%% An encoding that only a proposal allows is malformed without it, also where validation takes it.
+t_encoding_of_a_proposal(_) ->
+    Minimum = <<16#82, 16#80, 16#80, 16#80, 16#80, 0>>,
+    Wasm = <<0, "asm", 1:32/little, 5, 8, 1, 0, Minimum/binary>>,
+    ?assertMatch({ok, _}, wasmtime:compile(Wasm, #{proposals => #{memory64 => true}})),
+    ?assertMatch(?WASMTIME_ERROR(compile, malformed), wasmtime:compile(Wasm, #{proposals => #{memory64 => false}})).
 
 %% Every proposal can be turned on and off by itself, or says which one is in the way.
 t_every_proposal(_) ->

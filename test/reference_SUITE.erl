@@ -113,6 +113,7 @@ t_converted(_) ->
         {ok, Extern} = wasmtime:externref(Inst, term),
         Any = one(wasmtime:call(Inst, "to_any", [Extern])),
         ?assertMatch(#{kind := anyref}, wasmtime:ref_info(Any)),
+        ?assertEqual({ok, term}, wasmtime:externref_data(Any)),
         ?assertEqual({ok, term}, wasmtime:externref_data(one(wasmtime:call(Inst, "to_extern", [Any])))),
         Number = one(wasmtime:call(Inst, "to_extern", [{i31, 5}])),
         ?assertMatch(#{kind := externref}, wasmtime:ref_info(Number)),

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use wasmtime::{
-    AnyRef, ArrayType, AsContextMut, ExnRef, ExternRef, Func, FuncType, HeapType, I31, OwnedRooted,
-    RefType, Rooted, StructType, Val,
+    AnyRef, ArrayType, AsContext, AsContextMut, ExnRef, ExternRef, Func, FuncType, HeapType, I31,
+    OwnedRooted, RefType, Rooted, StructType, Val,
 };
 
 use super::control::Control;
@@ -36,7 +36,7 @@ enum Object {
     Struct(OwnedRooted<AnyRef>, StructType),
     Array(OwnedRooted<AnyRef>, ArrayType),
     /// An `externref` that was made an `anyref`.
-    Any(OwnedRooted<AnyRef>),
+    Any(OwnedRooted<AnyRef>, Option<Datum>),
     Extern(OwnedRooted<ExternRef>, Option<Datum>),
     /// An i31 that was made an `externref`: it needs no root.
     ExternI31(I31),
@@ -88,16 +88,17 @@ impl Ref {
             Object::Func(..) => RefKind::Func,
             Object::Struct(..) => RefKind::Struct,
             Object::Array(..) => RefKind::Array,
-            Object::Any(_) => RefKind::Any,
+            Object::Any(..) => RefKind::Any,
             Object::Extern(..) | Object::ExternI31(_) => RefKind::Extern,
             Object::Exn(_) => RefKind::Exn,
         }
     }
 
-    /// What the host put into an `externref`; `None` for any other reference.
+    /// What the host put into an `externref`, also one that was made an `anyref`; `None` for any other
+    /// reference.
     pub fn datum(&self) -> Option<&Datum> {
         match &self.0.object {
-            Object::Extern(_, datum) => datum.as_ref(),
+            Object::Extern(_, datum) | Object::Any(_, datum) => datum.as_ref(),
             _ => None,
         }
     }
@@ -148,7 +149,7 @@ impl Ref {
             Object::Func(_, ty) => HeapType::ConcreteFunc(ty.clone()),
             Object::Struct(_, ty) => HeapType::ConcreteStruct(ty.clone()),
             Object::Array(_, ty) => HeapType::ConcreteArray(ty.clone()),
-            Object::Any(_) => HeapType::Any,
+            Object::Any(..) => HeapType::Any,
             Object::Extern(..) | Object::ExternI31(_) => HeapType::Extern,
             Object::Exn(_) => HeapType::Exn,
         }
@@ -190,7 +191,7 @@ impl Ref {
     pub(super) fn rooted(&self, mut store: impl AsContextMut) -> wasmtime::Result<Val> {
         Ok(match &self.0.object {
             Object::Func(func, _) => Val::FuncRef(Some(*func)),
-            Object::Struct(any, _) | Object::Array(any, _) | Object::Any(any) => {
+            Object::Struct(any, _) | Object::Array(any, _) | Object::Any(any, _) => {
                 Val::AnyRef(Some(any.to_rooted(store)))
             }
             Object::Extern(root, _) => Val::ExternRef(Some(root.to_rooted(store))),
@@ -340,7 +341,10 @@ fn any_object(
     Ok(match ty {
         HeapType::ConcreteStruct(ty) => Object::Struct(root, ty),
         HeapType::ConcreteArray(ty) => Object::Array(root, ty),
-        _ => Object::Any(root),
+        _ => {
+            let external = ExternRef::convert_any(&mut store, any)?;
+            Object::Any(root, datum(&store, external)?)
+        }
     })
 }
 
@@ -352,9 +356,17 @@ fn extern_object(
     if let Some(number) = any.as_i31(&store)? {
         return Ok(Object::ExternI31(number));
     }
-    let datum = external.data(store.as_context())?;
-    let datum = datum.and_then(|data| data.downcast_ref::<Datum>()).cloned();
+    let datum = datum(&store, external)?;
     Ok(Object::Extern(external.to_owned_rooted(&mut store)?, datum))
+}
+
+/// What the host put into it, if it was the host.
+fn datum(
+    store: &impl AsContext<Data = Data>,
+    external: Rooted<ExternRef>,
+) -> wasmtime::Result<Option<Datum>> {
+    let data = external.data(store.as_context())?;
+    Ok(data.and_then(|data| data.downcast_ref::<Datum>()).cloned())
 }
 
 /// A value that is in scope has its root.

@@ -1,6 +1,9 @@
 //! From text and bytes to valid WebAssembly, and from there to compiled code.
 
 use wasmparser::{Encoding, Operator, Parser, Payload, TypeRef};
+use wast::Wat;
+use wast::lexer::Lexer;
+use wast::parser::{self, ParseBuffer};
 
 use super::{Facts, Module, bombs};
 use crate::engine::Engine;
@@ -20,7 +23,7 @@ pub(super) fn compile(wasm: &[u8], options: &CompileOptions) -> Result<Module> {
     let facts = Facts::of(wasm, options)?;
     let extracted = extract(wasm)?;
     let wasmtime = on_big_stack(|| wasmtime::Module::new(engine.wasmtime(), &extracted.wasm))?
-        .map_err(|error| unsupported(&error))?;
+        .map_err(|error| refused(&error))?;
     let memories = extracted.memories.iter().map(MemoryData::plan).collect::<Result<_>>()?;
     Module::new(engine, wasmtime, memories, facts)
 }
@@ -51,7 +54,19 @@ fn on_big_stack<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R> {
 pub fn parse_wat(text: &[u8]) -> Result<Vec<u8>> {
     let text = std::str::from_utf8(text)
         .map_err(|error| malformed(format!("the text is not UTF-8: {error}")))?;
-    on_big_stack(|| wat::parse_str(text))?.map_err(|error| malformed(error.to_string()))
+    on_big_stack(|| translate(text))?.map_err(|mut error| {
+        error.set_text(text);
+        malformed(error.to_string())
+    })
+}
+
+/// As the crate `wat` does it, which refuses characters that change how the text around them is
+/// displayed. The specification has them in comments and strings, hence in names.
+fn translate(text: &str) -> std::result::Result<Vec<u8>, wast::Error> {
+    let mut lexer = Lexer::new(text);
+    lexer.allow_confusing_unicode(true);
+    let tokens = ParseBuffer::new_with_lexer(lexer)?;
+    parser::parse::<Wat<'_>>(&tokens)?.encode()
 }
 
 /// Checks that `wasm` is a valid module for `engine`, without compiling it.
@@ -110,9 +125,12 @@ fn waits(operator: &Operator<'_>) -> bool {
     matches!(operator, Operator::MemoryAtomicWait32 { .. } | Operator::MemoryAtomicWait64 { .. })
 }
 
-/// A valid module that Wasmtime does not compile.
-fn unsupported(error: &wasmtime::Error) -> Error {
-    Error::new(Class::Compile, Kind::Unsupported, format!("{error:#}"))
+/// A module that passed validation and that Wasmtime does not compile all the same: an encoding that
+/// a proposal allows is read by its validation with the proposal off, too, and by its compiler not.
+fn refused(error: &wasmtime::Error) -> Error {
+    let unread = error.chain().any(|cause| cause.is::<wasmparser::BinaryReaderError>());
+    let kind = if unread { Kind::Malformed } else { Kind::Unsupported };
+    Error::new(Class::Compile, kind, format!("{error:#}"))
 }
 
 fn invalid(error: &wasmtime::Error) -> Error {
