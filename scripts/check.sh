@@ -15,7 +15,10 @@ step() {
 }
 
 step cargo fmt --all --check
+step cargo fmt --manifest-path native/spec/Cargo.toml --check
 step building cargo clippy --locked --release --workspace --all-targets -- -D warnings
+CARGO_TARGET_DIR="$CARGO_TARGET_DIR/spec" step cargo clippy --locked --release \
+    --manifest-path native/spec/Cargo.toml --all-targets -- -D warnings
 # The build without a compiler: its library and what it shares with the other.
 export WASMTIME_RUNTIME_ONLY=1
 step building cargo clippy --locked --release -p wasmtime_nif -p wasmtime_beam --lib \
