@@ -17,6 +17,7 @@ pub mod counts;
 pub mod engine;
 pub mod error;
 pub mod guest;
+pub mod integer;
 pub mod linker;
 pub mod links;
 pub mod mac;

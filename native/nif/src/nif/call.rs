@@ -196,7 +196,7 @@ fn enqueue(
         Ok(Submitted::NeedsRunner) => {
             // Without a runner the job is answered like any other, by its message.
             if let Err(error) = thread::run(guest.clone()) {
-                guest.control().abandon(&error);
+                guest.abandon(&error);
             }
             Ok(id)
         }

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Wake;
 
 use parking_lot::Mutex;
 use rustler::{LocalPid, ResourceArc, Term};
 use wasmtime_beam::guest::{Client, Guest, HostCall, JobId, Outcome};
+use wasmtime_beam::runner::Nap;
 
 use crate::background;
 use crate::client::number;
@@ -25,10 +25,9 @@ pub(super) struct Caller {
     asker: Option<Arc<dyn Client>>,
     /// Known once the job is made.
     job: OnceLock<JobId>,
-    /// The process that sleeps, and its message.
-    sleeper: Mutex<Option<(LocalPid, Message)>>,
     news: Mutex<News>,
-    state: AtomicU8,
+    /// The message of the process that sleeps, and who that is.
+    nap: Nap<(LocalPid, Message)>,
 }
 
 #[derive(Default)]
@@ -36,13 +35,6 @@ pub(super) struct News {
     pub outcome: Option<Outcome>,
     pub host_call: Option<HostCall>,
 }
-
-/// The process is in a NIF call, or about to make one.
-const AWAKE: u8 = 0;
-/// As `AWAKE`, and something happened since.
-const WOKEN: u8 = 1;
-/// The process waits for a message.
-const ASLEEP: u8 = 2;
 
 impl Caller {
     /// `pid` asks, and polls itself; `host` serves the host calls.
@@ -53,9 +45,8 @@ impl Caller {
             host: (number(host) != number(pid)).then(|| (host, instance.clone())),
             asker: None,
             job: OnceLock::new(),
-            sleeper: Mutex::new(None),
             news: Mutex::default(),
-            state: AtomicU8::new(AWAKE),
+            nap: Nap::default(),
         }
     }
 
@@ -82,28 +73,23 @@ impl Caller {
 
     /// The process looks: what happens from here on is noticed.
     pub fn look(&self) {
-        self.state.store(AWAKE, Ordering::SeqCst);
+        self.nap.look();
     }
 
     /// True when something happened since the process looked.
     pub fn is_woken(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == WOKEN
+        self.nap.is_woken()
     }
 
     /// The process `pid` is about to wait for a message with `reference`: true when it will get one,
     /// false when something happened already.
     pub fn sleep(&self, pid: LocalPid, reference: Term<'_>) -> bool {
-        *self.sleeper.lock() = Some((pid, Message::wake(reference)));
-        let state = &self.state;
-        state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.nap.sleep((pid, Message::wake(reference)))
     }
 
     /// Something happened: the process looks before it sleeps, or is sent its message.
     pub fn notify(&self) {
-        if self.state.swap(WOKEN, Ordering::SeqCst) != ASLEEP {
-            return;
-        }
-        if let Some((pid, message)) = self.sleeper.lock().take() {
+        if let Some((pid, message)) = self.nap.notify() {
             message.send(pid);
         }
     }

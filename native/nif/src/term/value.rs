@@ -4,6 +4,7 @@ use std::fmt;
 
 use rustler::{Binary, Encoder, Env, ListIterator, NewBinary, ResourceArc, Term, TermType};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
+use wasmtime_beam::integer::Integer;
 use wasmtime_beam::value::{Type, Value};
 
 use crate::atoms;
@@ -215,7 +216,7 @@ enum Number {
 fn number(term: Term<'_>) -> Option<Number> {
     match term.get_type() {
         TermType::Float => term.decode().ok().map(Number::Float),
-        TermType::Integer => Integer::of(term).map(Number::Integer),
+        TermType::Integer => big(term).map(Number::Integer),
         TermType::Atom => {
             let atom: rustler::Atom = term.decode().ok()?;
             [
@@ -230,48 +231,20 @@ fn number(term: Term<'_>) -> Option<Number> {
     }
 }
 
-/// An integer of any size that may be a float: its upper bits, the lowest set when any below is, so
-/// that a conversion rounds as the whole would, times two to the power of `shift`.
-struct Integer {
-    negative: bool,
-    top: u128,
-    shift: i32,
+/// An integer of any size that may be a float.
+fn big(term: Term<'_>) -> Option<Integer> {
+    if let Ok(v) = term.decode::<i64>() {
+        return Some(Integer::of_i64(v));
+    }
+    // There is no other way to a big integer than its external format.
+    let external = term.to_binary();
+    match external.as_slice() {
+        [131, 110, _, sign, bytes @ ..] if bytes.len() <= FLOAT_BYTES => {
+            Some(Integer::of_bytes(*sign != 0, bytes))
+        }
+        _ => None,
+    }
 }
 
 /// Bytes of an integer's magnitude that no float is beyond: 2^1024.
 const FLOAT_BYTES: usize = 128;
-
-impl Integer {
-    fn of(term: Term<'_>) -> Option<Self> {
-        if let Ok(v) = term.decode::<i64>() {
-            let top = u128::from(v.unsigned_abs());
-            return Some(Integer { negative: v < 0, top, shift: 0 });
-        }
-        // There is no other way to a big integer than its external format.
-        let external = term.to_binary();
-        match external.as_slice() {
-            [131, 110, _, sign, bytes @ ..] if bytes.len() <= FLOAT_BYTES => {
-                Some(Integer::of_bytes(*sign != 0, bytes))
-            }
-            _ => None,
-        }
-    }
-
-    /// Of a magnitude's bytes, the lowest first.
-    fn of_bytes(negative: bool, bytes: &[u8]) -> Self {
-        let below = bytes.len().saturating_sub(16);
-        let top = bytes[below..].iter().rev().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
-        let rest = bytes[..below].iter().any(|byte| *byte != 0);
-        Integer { negative, top: top | u128::from(rest), shift: below as i32 * 8 }
-    }
-
-    fn f64(&self) -> f64 {
-        let magnitude = self.top as f64 * 2f64.powi(self.shift);
-        if self.negative { -magnitude } else { magnitude }
-    }
-
-    fn f32(&self) -> f32 {
-        let magnitude = self.top as f32 * 2f32.powi(self.shift);
-        if self.negative { -magnitude } else { magnitude }
-    }
-}

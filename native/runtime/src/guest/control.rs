@@ -99,14 +99,16 @@ impl Control {
         Ok(Submitted::Nested)
     }
 
-    /// No runner could be found: the queue is answered with `error`, and the next job asks for a
-    /// runner again.
-    pub fn abandon(&self, error: &Error) {
+    /// No runner could be found: the queue is answered with `error`. True when the guest is doomed:
+    /// its end is the caller's then, in the place of the runner.
+    pub(super) fn abandon(&self, error: &Error) -> bool {
         let mut state = self.state.lock();
-        state.attached = false;
+        let doomed = state.doomed;
+        state.attached = doomed;
         let queue = std::mem::take(&mut state.queue);
         drop(state);
         queue.into_iter().for_each(|job| job.finish(Err(error.clone())));
+        doomed
     }
 
     /// Ends a job, running or queued, with `reason`. False when it is neither.

@@ -308,6 +308,15 @@ impl Guest {
         (!long).then(|| self.bury(body))
     }
 
+    /// No runner could be found: the queue is answered with `error`, and the next job asks for a
+    /// runner again. A guest that was destroyed meanwhile goes on this thread.
+    pub fn abandon(&self, error: &Error) {
+        if self.control.abandon(error) {
+            drop(self.bury(self.body.lock()));
+            self.control.gone();
+        }
+    }
+
     /// True when the store is the caller's to take.
     fn doom(&self) -> bool {
         let ours = self.control.doom();

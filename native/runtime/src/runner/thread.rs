@@ -2,14 +2,15 @@
 //! back when its queue is empty. In steady state no thread is created and none is held by an idle
 //! guest.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::seat::{Seat, Seats, give};
+use super::signal::Signal;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind, Result};
 use crate::guest::{Guest, Step};
@@ -24,8 +25,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Bytes of stack of a runner; guests run on their fibers' stacks.
 const STACK: usize = 1 << 20;
 
-/// Parked threads, the last parked on top: its caches are warmest.
-static PARKED: Mutex<Vec<Arc<Worker>>> = Mutex::new(Vec::new());
+/// Parked threads.
+static PARKED: Seats<Arc<Guest>> = Mutex::new(Vec::new());
 
 /// Runners that are at work, parked in a host call or not.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
@@ -35,14 +36,7 @@ static BUSY: AtomicUsize = AtomicUsize::new(0);
 /// # Errors
 /// Class `limit`, kind `thread_limit` when the OS refuses a thread.
 pub fn run(guest: Arc<Guest>) -> Result<()> {
-    let parked = PARKED.lock().pop();
-    match parked {
-        Some(worker) => {
-            worker.hand_over(guest);
-            Ok(())
-        }
-        None => start(guest),
-    }
+    give(&PARKED, guest).map_or(Ok(()), start)
 }
 
 fn start(guest: Arc<Guest>) -> Result<()> {
@@ -59,24 +53,17 @@ fn start(guest: Arc<Guest>) -> Result<()> {
 
 /// One thread of the cache.
 struct Worker {
-    thread: Thread,
-    next: Mutex<Option<Arc<Guest>>>,
+    seat: Arc<Seat<Arc<Guest>>>,
     signal: Arc<Signal>,
 }
 
 impl Worker {
-    fn new() -> Arc<Self> {
+    fn new() -> Self {
         let thread = std::thread::current();
-        let signal = Arc::new(Signal::new(thread.clone()));
-        Arc::new(Worker { thread, next: Mutex::new(None), signal })
+        Worker { seat: Seat::new(thread.clone()), signal: Arc::new(Signal::new(thread)) }
     }
 
-    fn hand_over(&self, guest: Arc<Guest>) {
-        *self.next.lock() = Some(guest);
-        self.thread.unpark();
-    }
-
-    fn work(self: Arc<Self>, first: Arc<Guest>) {
+    fn work(self, first: Arc<Guest>) {
         let mut next = Some(first);
         while let Some(guest) = next {
             self.drive(guest);
@@ -98,27 +85,10 @@ impl Worker {
     }
 
     /// Waits among the parked threads; `None` after a long time without work.
-    fn park(self: &Arc<Self>) -> Option<Arc<Guest>> {
+    fn park(&self) -> Option<Arc<Guest>> {
         let _live = Live::new(Object::ParkedThread);
-        PARKED.lock().push(self.clone());
         let since = Instant::now();
-        loop {
-            if let Some(guest) = self.next.lock().take() {
-                return Some(guest);
-            }
-            let left = IDLE.saturating_sub(since.elapsed());
-            if left.is_zero() && self.leave() {
-                return None;
-            }
-            std::thread::park_timeout(left);
-        }
-    }
-
-    /// Leaves the cache; false when a guest was handed over meanwhile.
-    fn leave(self: &Arc<Self>) -> bool {
-        let mut parked = PARKED.lock();
-        let at = parked.iter().position(|worker| Arc::ptr_eq(worker, self));
-        at.map(|at| parked.remove(at)).is_some()
+        Seat::wait(&self.seat, &PARKED, || IDLE.saturating_sub(since.elapsed()))
     }
 }
 
@@ -134,60 +104,39 @@ fn drive(guest: &Arc<Guest>, signal: &Arc<Signal>) {
                 if !client.host_call(call) {
                     guest.control().reply(id, Err(Error::host_down()));
                 }
-                signal.wait();
+                wait(signal);
             }
-            Step::Wait => signal.wait(),
+            Step::Wait => wait(signal),
             Step::Idle | Step::Gone => return,
         }
     }
 }
 
-/// Wakes one thread.
-struct Signal {
-    thread: Thread,
-    set: AtomicBool,
-    parked: AtomicBool,
+/// Returns once a wake came, also one that came before.
+fn wait(signal: &Signal) {
+    if !(may_spin() && spin(signal)) {
+        signal.wait();
+    }
 }
 
-impl Signal {
-    fn new(thread: Thread) -> Self {
-        Signal { thread, set: AtomicBool::new(false), parked: AtomicBool::new(false) }
-    }
-
-    /// Returns once a wake came, also one that came before.
-    fn wait(&self) {
-        if may_spin() && self.spin() {
-            return;
+fn spin(signal: &Signal) -> bool {
+    let since = Instant::now();
+    while since.elapsed() < SPIN {
+        if signal.take() {
+            return true;
         }
-        self.parked.store(true, Ordering::SeqCst);
-        while !self.set.swap(false, Ordering::SeqCst) {
-            std::thread::park();
-        }
-        self.parked.store(false, Ordering::SeqCst);
+        std::hint::spin_loop();
     }
-
-    fn spin(&self) -> bool {
-        let since = Instant::now();
-        while since.elapsed() < SPIN {
-            if self.set.swap(false, Ordering::SeqCst) {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        false
-    }
+    false
 }
 
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        Signal::wake(&self);
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.set.store(true, Ordering::SeqCst);
-        if self.parked.load(Ordering::SeqCst) {
-            self.thread.unpark();
-        }
+        Signal::wake(self);
     }
 }
 

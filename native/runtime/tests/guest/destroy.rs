@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use wasmtime_beam::guest::{Destroyed, Guest, Job, Step};
-use wasmtime_beam::{Class, Kind};
+use wasmtime_beam::value::Value;
+use wasmtime_beam::{Class, Error, Kind};
 
 use crate::support::{
     Recorder, call, done, guest, guest_of, host_call, module_in_own_pool, poll, start, submit,
@@ -108,4 +109,32 @@ fn a_failed_instantiation_leaves_nothing() {
     assert!(guest.is_gone());
     drop(guest);
     assert_eq!(pool.info().used, 0);
+}
+
+/// No thread can be had for a guest that is destroyed meanwhile: it goes all the same, and who waits
+/// for its end is told.
+#[test]
+fn a_guest_without_a_runner_goes() {
+    let guest = guest_of(&module_in_own_pool(WAT));
+    let (client, mourner) = (Recorder::new(), Recorder::new());
+    submit(&guest, &client, call("one", &[]));
+    assert!(!finish(guest.destroy()));
+    assert!(guest.control().mourn(mourner.clone()));
+    assert_eq!(client.outcome().unwrap_err().kind, Kind::Destroyed);
+    guest.abandon(&Error::new(Class::Limit, Kind::ThreadLimit, "no thread"));
+    assert_eq!(mourner.outcome(), Ok(vec![]));
+    assert!(guest.is_gone());
+    assert_eq!(used(&guest), 0);
+}
+
+/// Without a thread the queue is answered, and the next job asks for one again.
+#[test]
+fn a_guest_without_a_runner_asks_again() {
+    let (guest, client) = (guest(WAT), Recorder::new());
+    submit(&guest, &client, call("one", &[]));
+    guest.abandon(&Error::new(Class::Limit, Kind::ThreadLimit, "no thread"));
+    assert_eq!(client.outcome().unwrap_err().kind, Kind::ThreadLimit);
+    start(&guest, &client, call("one", &[]));
+    assert_eq!(client.outcome(), Ok(vec![Value::I32(1)]));
+    assert!(finish(guest.destroy()) || guest.control().mourn(client));
 }
