@@ -19,6 +19,17 @@ step cargo fmt --manifest-path native/spec/Cargo.toml --check
 step building cargo clippy --locked --release --workspace --all-targets -- -D warnings
 CARGO_TARGET_DIR="$CARGO_TARGET_DIR/spec" step cargo clippy --locked --release \
     --manifest-path native/spec/Cargo.toml --all-targets -- -D warnings
+# One by one: together their features would build another Wasmtime.
+fuzz_clippy() {
+    cd native/fuzz
+    cargo clippy --locked --release -p wasmtime_fuzz --features libfuzzer --all-targets -- -D warnings || return
+    cargo clippy --locked --release -p wasmtime_smith -- -D warnings || return
+    cargo clippy --locked -p wasmtime_handoff --all-targets -- -D warnings || return
+    cargo clippy --locked -p wasmtime_handoff --no-default-features --all-targets -- -D warnings || return
+    cd "$ROOT"
+}
+step cargo fmt --manifest-path native/fuzz/Cargo.toml --all --check
+step building fuzz_clippy
 # The build without a compiler: its library and what it shares with the other.
 export WASMTIME_RUNTIME_ONLY=1
 step building cargo clippy --locked --release -p wasmtime_nif -p wasmtime_beam --lib \

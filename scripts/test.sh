@@ -72,6 +72,19 @@ run building cargo test --locked --release --workspace --no-fail-fast
 count "$(sum 'test result: [A-Za-z]+\. [0-9]+ passed')" \
       "$(sum '[0-9]+ failed; ')" "$(sum '[0-9]+ ignored; ')"
 
+# The fuzz targets with their corpora and seeded bytes; the runners' hand-off under a model checker.
+fuzz_tests() {
+    cd native/fuzz
+    cargo build --locked --release -p wasmtime_smith || return
+    local code=0
+    cargo test --locked --release -p wasmtime_fuzz --no-fail-fast || code=$?
+    cargo test --locked -p wasmtime_handoff --no-fail-fast || code=$?
+    return "$code"
+}
+run building fuzz_tests
+count "$(sum 'test result: [A-Za-z]+\. [0-9]+ passed')" \
+      "$(sum '[0-9]+ failed; ')" "$(sum '[0-9]+ ignored; ')"
+
 run rebar3 eunit
 tests=$(sum '^[0-9]+ tests')
 failures=$(sum '[0-9]+ failures')
