@@ -1,5 +1,5 @@
-%% Real nodes of the operating system for cached_SUITE: each runs one function and says what came of
-%% it. Rule: a node ends with the port that it talks through.
+%% Real nodes of the operating system: each runs one function and says what came of it.
+%% Rule: a node ends with the port that it talks through.
 -module(cached_node).
 
 -export([start/1, start/2, main/0, result/1, kill/1]).

@@ -5,52 +5,6 @@ use std::sync::Arc;
 use wasmtime_beam::memory::{MemoryPlan, Pool, deferring, pagemap_scan_available};
 use wasmtime_beam::options::PoolOptions;
 
-const PAGE: usize = 4096;
-
-/// Pools of one slot under each way of restoring.
-fn policies() -> Vec<(&'static str, Arc<Pool>)> {
-    vec![
-        ("all in place", Pool::pooled(&options(1, 256 << 20)).unwrap()),
-        ("some in place", Pool::pooled(&options(1, 40 * PAGE as u64)).unwrap()),
-        ("less than a page in place", Pool::pooled(&options(1, 100)).unwrap()),
-        ("dropped", Pool::pooled(&options(1, 0)).unwrap()),
-        ("without a scan", Pool::pooled_without_scan(&options(1, 256 << 20)).unwrap()),
-        ("on demand", Pool::on_demand()),
-    ]
-}
-
-fn assert_sound(pool: &Pool, name: &str) {
-    let info = pool.info();
-    assert_eq!(info.verify_failures, 0, "{name}");
-    assert_eq!(info.quarantined, 0, "{name}");
-    assert_eq!((info.used, info.instances), (0, 0), "{name}");
-}
-
-/// Writes here and there, in runs, at page borders, and into grown memory.
-fn vandalize(random: &mut Random, raw: &mut Raw) {
-    if random.below(3) == 0 {
-        raw.grow(1 + random.below(20));
-    }
-    for _ in 0..random.below(200) {
-        let len = raw.bytes().len();
-        match random.below(4) {
-            0 => raw.bytes()[random.below(len)] ^= 0x5a,
-            1 => {
-                let page = random.below(len / PAGE) * PAGE;
-                raw.bytes()[page + random.below(2) * (PAGE - 1)] = 0xff;
-            }
-            2 => {
-                let (at, run) = (random.below(len), random.below(5 * PAGE));
-                raw.bytes()[at..(at + run).min(len)].fill(random.next() as u8);
-            }
-            _ => {
-                let (from, to) = (random.below(len / 2), random.below(len / 2));
-                raw.bytes().copy_within(from..from + random.below(3 * PAGE), to);
-            }
-        }
-    }
-}
-
 /// Random tenants under every policy, with images whose ends fall in and on pages.
 #[test]
 fn random_tenants_leave_nothing_behind() {
@@ -126,22 +80,6 @@ fn keep_resident_bounds_what_stays() {
     Raw::take(&pool, &plan).assert_fresh(&plan);
     assert_eq!(pool.info().bytes_restored, 2 * keep);
     assert_sound(&pool, "keep");
-}
-
-/// Pages that the system takes away meanwhile are found in swap, or were given back unwritten.
-#[test]
-fn pages_that_were_paged_out_are_restored() {
-    for (name, pool) in policies() {
-        let plan = plan(64, &Random(11).bytes(20 * WASM_PAGE + 100));
-        for _ in 0..3 {
-            let mut raw = Raw::take(&pool, &plan);
-            raw.assert_fresh(&plan);
-            raw.bytes().chunks_mut(3 * PAGE).for_each(|chunk| chunk.fill(0xab));
-            let (base, len) = (raw.memory.as_ptr(), raw.memory.byte_size());
-            unsafe { libc::madvise(base.cast(), len, libc::MADV_PAGEOUT) };
-        }
-        assert_sound(&pool, name);
-    }
 }
 
 /// Memory that one tenant grew is inaccessible to the next until it grows too, and then zero.

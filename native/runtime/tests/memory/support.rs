@@ -1,6 +1,7 @@
 //! Shared by the tests of memory: pools, raw memories taken as a store takes them, random numbers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wasmtime::{Config, Engine, LinearMemory, MemoryCreator, MemoryType};
 use wasmtime_beam::memory::{
     Creator, Image, MEMORY_GUARD, MEMORY_RESERVATION, MemoryPlan, Permit, Pool, PoolInfo, configure,
@@ -8,6 +9,9 @@ use wasmtime_beam::memory::{
 use wasmtime_beam::options::PoolOptions;
 
 pub const WASM_PAGE: usize = 64 << 10;
+
+/// A page of the host.
+pub const PAGE: usize = 4096;
 
 pub fn options(memories: u32, keep_resident: u64) -> PoolOptions {
     PoolOptions {
@@ -95,6 +99,93 @@ impl Raw {
         assert!(bytes[..content.len()] == content, "the image is not intact");
         let dirty = bytes[content.len()..].iter().position(|byte| *byte != 0);
         assert_eq!(dirty, None, "a byte beyond the image is not zero");
+    }
+}
+
+/// A memory whose bytes are known from what it was made of, and not asked of its image.
+pub struct Known {
+    pub plan: MemoryPlan,
+    bytes: Vec<u8>,
+}
+
+impl Known {
+    pub fn new(min_pages: usize, content: Vec<u8>) -> Known {
+        let plan = plan(min_pages, &content);
+        let mut bytes = content;
+        bytes.resize(min_pages * WASM_PAGE, 0);
+        Known { plan, bytes }
+    }
+
+    /// A tenant that finds exactly these bytes.
+    pub fn tenant(&self, pool: &Arc<Pool>, name: &str) -> Raw {
+        let mut raw = Raw::take(pool, &self.plan);
+        assert_eq!(raw.memory.byte_size(), self.bytes.len(), "{name}");
+        let foreign = raw.bytes().iter().zip(&self.bytes).position(|(is, was)| is != was);
+        assert_eq!(foreign, None, "{name}");
+        raw
+    }
+}
+
+/// Tells another thread that this one is done, also when it panics.
+pub struct Done<'a>(pub &'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// How often to do it: in a quick run, normally, and with `FULL=1`.
+pub fn rounds(quick: usize, normal: usize, full: usize) -> usize {
+    let is_set = |name| std::env::var(name).is_ok_and(|value| value == "1");
+    match (is_set("FULL"), is_set("QUICK")) {
+        (true, _) => full,
+        (_, true) => quick,
+        _ => normal,
+    }
+}
+
+/// Pools of one slot under each way of restoring.
+pub fn policies() -> Vec<(&'static str, Arc<Pool>)> {
+    vec![
+        ("all in place", Pool::pooled(&options(1, 256 << 20)).unwrap()),
+        ("some in place", Pool::pooled(&options(1, 40 * PAGE as u64)).unwrap()),
+        ("less than a page in place", Pool::pooled(&options(1, 100)).unwrap()),
+        ("dropped", Pool::pooled(&options(1, 0)).unwrap()),
+        ("without a scan", Pool::pooled_without_scan(&options(1, 256 << 20)).unwrap()),
+        ("on demand", Pool::on_demand()),
+    ]
+}
+
+pub fn assert_sound(pool: &Pool, name: &str) {
+    let info = pool.info();
+    assert_eq!(info.verify_failures, 0, "{name}");
+    assert_eq!(info.quarantined, 0, "{name}");
+    assert_eq!((info.used, info.instances), (0, 0), "{name}");
+}
+
+/// Writes here and there, in runs, at page borders, and into grown memory.
+pub fn vandalize(random: &mut Random, raw: &mut Raw) {
+    if random.below(3) == 0 {
+        raw.grow(1 + random.below(20));
+    }
+    for _ in 0..random.below(200) {
+        let len = raw.bytes().len();
+        match random.below(4) {
+            0 => raw.bytes()[random.below(len)] ^= 0x5a,
+            1 => {
+                let page = random.below(len / PAGE) * PAGE;
+                raw.bytes()[page + random.below(2) * (PAGE - 1)] = 0xff;
+            }
+            2 => {
+                let (at, run) = (random.below(len), random.below(5 * PAGE));
+                raw.bytes()[at..(at + run).min(len)].fill(random.next() as u8);
+            }
+            _ => {
+                let (from, to) = (random.below(len / 2), random.below(len / 2));
+                raw.bytes().copy_within(from..from + random.below(3 * PAGE), to);
+            }
+        }
     }
 }
 
