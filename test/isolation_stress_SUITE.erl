@@ -19,7 +19,7 @@ suite() -> wasmtime_test:suite().
                 #{keep_resident => 64 * 1024 * 1024, verify => false}]).
 
 campaign(Extra) ->
-    maps:merge(#{requests => wasmtime_test:rounds(300, 4_000, 50_000), lanes => ?LANES, batch => 200},
+    maps:merge(#{requests => wasmtime_test:rounds(120, 4_000, 50_000), lanes => ?LANES, batch => 80},
                Extra).
 
 proven(Campaign, Proven) ->
@@ -61,7 +61,7 @@ squeeze(Group, Pid, Parent, {Times, Sum, Most} = Seen) ->
               catch error:{badmatch, {error, _}} -> 0
               end,
         _ = os:cmd("kill -CONT " ++ Pid),
-        timer:sleep(rand:uniform(20)),
+        timer:sleep(rand:uniform(200)),
         squeeze(Group, Pid, Parent, {Times + 1, Sum + KiB, max(Most, KiB)})
     end.
 
@@ -140,7 +140,7 @@ t_keep_resident(_) ->
          {ok, Mod} = wasmtime:compile(isolation_guest:text(Description), Options),
          Guest = isolation_tenant:guest(Description, Options),
          Writes = [{store, 0, [Page * 5 * ?HOST_PAGE + Page, -1]} || Page <- lists:seq(0, Dirty - 1)],
-         Tenants = wasmtime_test:rounds(20, 200, 5_000),
+         Tenants = wasmtime_test:rounds(10, 200, 5_000),
          [?assertEqual({Keep, ok}, {Keep, isolation_tenant:run(Guest, {whole, Writes, return})})
           || _ <- lists:seq(1, Tenants)],
          #{verify_failures := 0, resets := Tenants, bytes_restored := Bytes} =

@@ -134,14 +134,14 @@ impl Control {
 
     /// A client that had its turn is done: the next in the queue is told that it may poll, and
     /// without one the guest has no runner. True when the guest is doomed and owes its last poll.
+    /// (Not only to who had the turn: another may have handed it on, and found the store held.)
     pub fn hand_on(&self, job: JobId) -> bool {
         let mut state = self.state.lock();
-        let had = state.turn == Some(job);
         let next = state.pass_turn(job);
-        let doomed = state.doomed;
+        let owes = state.doomed && state.attached;
         drop(state);
         next.into_iter().for_each(|client| client.turn());
-        had && doomed
+        owes
     }
 
     /// True when it is the turn of the client of `job`, whose waker is the guest's from here on.
@@ -306,8 +306,10 @@ impl Control {
         drop(gone);
     }
 
-    pub(super) fn is_doomed(&self) -> bool {
-        self.state.lock().doomed
+    /// True when the guest is doomed and its last poll is still to be done.
+    pub(super) fn owes_its_end(&self) -> bool {
+        let state = self.state.lock();
+        state.doomed && state.attached
     }
 
     /// No job starts after this; a running one is cancelled and the queue answered. True when the

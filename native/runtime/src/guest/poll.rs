@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use wasmtime::AsContextMut;
 
 use super::chain::places;
-use super::control::{Control, destroyed};
+use super::control::{Access, Control, destroyed};
 use super::execute::{execute, stoppable};
 use super::host_call::{HostCall, visit};
 use super::job::{Client, Job, JobId, Outcome, Reason, Request, panicked};
@@ -237,10 +237,11 @@ impl Guest {
     }
 
     /// Takes a doomed guest down when its runner is not at it: a client that has its turn may be
-    /// far away. Does nothing while the runner polls, which then does it.
+    /// far away. Does nothing while somebody else holds the store: whoever lets go of it, having
+    /// polled or visited, looks here afterwards.
     pub fn wind_up(&self) {
         let mut cx = Context::from_waker(Waker::noop());
-        while self.control.is_doomed() && !self.body.is_locked() {
+        while self.control.owes_its_end() && !self.body.is_locked() {
             match self.poll(&mut cx) {
                 Step::Done(job, outcome) => job.finish(outcome),
                 Step::Host(..) | Step::Wait | Step::Idle | Step::Gone => return,
@@ -280,15 +281,29 @@ impl Guest {
     /// # Errors
     /// `busy` while the guest runs, `destroyed`, and what `f` answers.
     pub fn access<R>(&self, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {
-        let _inside = self.control.begin_access()?;
-        enter(&mut self.body.lock(), f)
+        let inside = self.control.begin_access()?;
+        let answer = enter(&mut self.body.lock(), f);
+        self.leave(inside);
+        answer
     }
 
     /// As [`Guest::access`], but `None` when somebody else is inside just then.
     pub fn try_access<R>(&self, f: impl FnOnce(View<'_>) -> Result<R>) -> Option<Result<R>> {
-        match self.control.begin_access() {
-            Ok(_inside) => Some(enter(&mut *self.body.try_lock()?, f)),
-            Err(error) => Some(Err(error)),
+        let inside = match self.control.begin_access() {
+            Ok(inside) => inside,
+            Err(error) => return Some(Err(error)),
+        };
+        let answer = self.body.try_lock().map(|mut body| enter(&mut body, f));
+        self.leave(inside);
+        answer
+    }
+
+    /// A visitor is out of the store. A runner's thread that was kept out is woken; where clients
+    /// poll, the one that was kept out may have gone meanwhile.
+    fn leave(&self, inside: Access<'_>) {
+        drop(inside);
+        if self.control.runner == Runner::Scheduler {
+            self.wind_up();
         }
     }
 

@@ -1,13 +1,17 @@
 //! The end of a guest, in every state.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use wasmtime_beam::guest::{Destroyed, Guest, Job, Step};
+use wasmtime_beam::module::Module;
+use wasmtime_beam::options::{InstanceOptions, Runner};
 use wasmtime_beam::value::Value;
 use wasmtime_beam::{Class, Error, Kind};
 
 use crate::support::{
-    Recorder, call, done, guest, guest_of, host_call, module_in_own_pool, poll, start, submit,
+    Recorder, call, done, guest, guest_of, host_call, module, module_in_own_pool, options, poll,
+    start, submit,
 };
 
 const WAT: &str = r#"(module
@@ -137,4 +141,61 @@ fn a_guest_without_a_runner_asks_again() {
     start(&guest, &client, call("one", &[]));
     assert_eq!(client.outcome(), Ok(vec![Value::I32(1)]));
     assert!(finish(guest.destroy()) || guest.control().mourn(client));
+}
+
+/// A guest whose clients poll in turns.
+fn guest_in_turns(module: &Module) -> Arc<Guest> {
+    let options = InstanceOptions { runner: Runner::Scheduler, ..options(module) };
+    let guest = Guest::new(module, &options).unwrap();
+    guest.instantiate().unwrap();
+    guest
+}
+
+/// Whoever polls holds the store for a moment after the job has ended, while another one hands the
+/// turn on: one of both does the last poll.
+#[test]
+fn the_last_poll_is_done_by_one_of_two() {
+    let module = module(WAT);
+    for _ in 0..1_000 {
+        let (guest, client, mourner) = (guest_in_turns(&module), Recorder::new(), Recorder::new());
+        let job = submit(&guest, &client, call("ask", &[]));
+        host_call(&guest);
+        assert!(!finish(guest.destroy()));
+        assert!(guest.control().mourn(mourner.clone()));
+        let looks = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while guest.control().is_running(job) {
+                    looks.store(true, Relaxed);
+                }
+                guest.pass_on(job);
+            });
+            while !looks.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            assert_eq!(done(&guest).unwrap_err().kind, Kind::Destroyed);
+            guest.pass_on(job);
+        });
+        assert_eq!(mourner.outcome(), Ok(vec![]));
+        assert!(guest.is_gone());
+    }
+}
+
+/// A visitor keeps everybody out; when it leaves it does what they could not.
+#[test]
+fn the_last_poll_is_done_by_a_visitor() {
+    let (guest, client, mourner) = (guest_in_turns(&module(WAT)), Recorder::new(), Recorder::new());
+    let visit = guest.access(|_| {
+        let job = submit(&guest, &client, call("one", &[]));
+        assert!(matches!(poll(&guest), Step::Wait));
+        assert!(!finish(guest.destroy()));
+        assert!(guest.control().mourn(mourner.clone()));
+        guest.wind_up();
+        assert_eq!(client.outcome().unwrap_err().kind, Kind::Destroyed);
+        guest.pass_on(job);
+        Ok(())
+    });
+    assert_eq!(visit, Ok(()));
+    assert_eq!(mourner.outcome(), Ok(vec![]));
+    assert!(guest.is_gone());
 }
