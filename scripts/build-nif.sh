@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the native library and puts it into priv/, or into the folder that WASMTIME_PRIV_DIR names;
-# `clean` takes it away again. Called by rebar3. WASMTIME_RUNTIME_ONLY=1 leaves the compiler out.
+# `clean` takes it away again. Called by rebar3. WASMTIME_RUNTIME_ONLY=1 leaves the compiler out,
+# WASMTIME_INJECT_PANICS=1 lets tests make the library panic (see scripts/test-panics.sh).
 # Rule: wasmtime_nif.so is replaced in one step, and only by other contents: a running VM may have it
 # mapped.
 set -euo pipefail
@@ -12,6 +13,9 @@ library=$priv/wasmtime_nif.so
 features=()
 if runtime_only; then
     features=(--no-default-features)
+fi
+if inject_panics; then
+    features+=(--features inject-panics)
 fi
 
 if [ "${1:-}" = clean ]; then

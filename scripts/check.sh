@@ -35,6 +35,9 @@ export WASMTIME_RUNTIME_ONLY=1
 step building cargo clippy --locked --release -p wasmtime_nif -p wasmtime_beam --lib \
     --no-default-features -- -D warnings
 unset WASMTIME_RUNTIME_ONLY
+# The build whose panics tests set off.
+step building cargo clippy --locked --release -p wasmtime_nif -p wasmtime_beam --lib \
+    --features inject-panics -- -D warnings
 step rebar3 xref
 step rebar3 dialyzer
 step rebar3 edoc

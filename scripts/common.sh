@@ -16,14 +16,20 @@ target_dir() {
     fi
 }
 
-# Whether the compiler is left out of the library.
-runtime_only() {
-    case "${WASMTIME_RUNTIME_ONLY:-0}" in
+# Whether a variable of that name is 1.
+switched_on() {
+    case "${!1:-0}" in
         0) return 1 ;;
         1) return 0 ;;
-        *) echo "WASMTIME_RUNTIME_ONLY must be 0 or 1" >&2; exit 2 ;;
+        *) echo "$1 must be 0 or 1" >&2; exit 2 ;;
     esac
 }
+
+# Whether the compiler is left out of the library.
+runtime_only() { switched_on WASMTIME_RUNTIME_ONLY; }
+
+# Whether the library panics on demand, for tests.
+inject_panics() { switched_on WASMTIME_INJECT_PANICS; }
 
 # Prints where cargo builds the library. Without the compiler Wasmtime is another one: it has a
 # folder of its own, so that neither build makes the other start again.

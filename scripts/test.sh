@@ -94,6 +94,10 @@ run rebar3 ct --readable=compact
 count "$(($(sum 'All [0-9]+ tests passed') + $(sum 'Passed [0-9]+ tests')))" \
       "$(sum 'Failed [0-9]+ tests')" "$(sum 'Skipped [0-9]+')"
 
+# The library with panics that tests set off: Wasmtime is not built anew.
+run scripts/test-panics.sh
+count "$(sum '^[0-9]+ passed')" "$(sum '[0-9]+ failed$')" 0
+
 # Builds another Wasmtime, which takes as long as the first one without its compiler.
 if [ -z "${QUICK:-}" ]; then
     run scripts/test-runtime-only.sh

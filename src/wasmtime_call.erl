@@ -141,11 +141,16 @@ noted(_, _, Result) ->
 %% @doc Ends an instance; its store and its slot are free when this returns.
 -spec destroy(#wasmtime_instance{}) -> ok.
 destroy(#wasmtime_instance{ref = Inst0}) ->
-    Done = case wasmtime_nif:instance_destroy(Inst0) of
-        dirty -> wasmtime_nif:instance_destroy_dirty(Inst0);
-        Other -> Other
-    end,
-    case Done of
+    case wasmtime_nif:instance_destroy(Inst0) of
+        ok -> ok;
+        wait -> mourn(Inst0);
+        dirty -> destroy_dirty(Inst0);
+        %% A panic of ours: what is left is done there.
+        {error, _} -> destroy_dirty(Inst0)
+    end.
+
+destroy_dirty(Inst0) ->
+    case wasmtime_nif:instance_destroy_dirty(Inst0) of
         ok -> ok;
         wait -> mourn(Inst0)
     end.

@@ -8,6 +8,8 @@
 -export([handle/2, serve/3, answer/3]).
 
 -define(MAX_ID, 16#FFFFFFFFFFFFFFFF).
+%% Bytes of a text that are looked at: more than a message shows.
+-define(TEXT, 4096).
 
 %% @doc Serves a host call that came as a message to the instance's host, or to a process that it
 %% was handed on to. One that is over, or was taken before, is not served again.
@@ -45,6 +47,13 @@ answer(Fun, Inst, Args) ->
     end.
 
 %% A reason that is text is shown as it is.
+returned(Reason) when is_binary(Reason), byte_size(Reason) > ?TEXT ->
+    %% The rest would not be shown, and megabytes of it take seconds to format.
+    case unicode:characters_to_list(binary:part(Reason, 0, ?TEXT)) of
+        {incomplete, Text, _} -> failed("returned an error: ~ts", [Text]);
+        Text when is_list(Text) -> failed("returned an error: ~ts", [Text]);
+        {error, _, _} -> failed("returned an error: ~0tp", [Reason])
+    end;
 returned(Reason) when is_binary(Reason) ->
     case unicode:characters_to_list(Reason) of
         Text when is_list(Text) -> failed("returned an error: ~ts", [Text]);

@@ -42,6 +42,12 @@
 -nifs([preinit_begin/2, preinit_finish/4]).
 -nifs([cache_entry/2, cache_prepare/2, cache_lock/2, cache_unlock/1, cache_store/4]).
 
+%% Panics on demand, in a build for tests of what catches them.
+-ifdef(INJECT_PANICS).
+-export([panic_points/0, panic_arm/2, panic_left/1]).
+-nifs([panic_points/0, panic_arm/2, panic_left/1]).
+-endif.
+
 -on_load(load/0).
 
 %% The version of the border between these stubs and the library. Both sides count it up when a
@@ -60,10 +66,17 @@ load() ->
         ok ->
             ok;
         {error, {Reason, Text}} ->
-            Message = io_lib:format("~ts.so does not load; rebuild it with "
-                                    "`rebar3 clean && rebar3 compile` (~ts)", [Path, Text]),
-            {error, {Reason, unicode:characters_to_list(Message)}}
+            {error, {Reason, lists:flatten(refused(Reason, Path, Text))}}
     end.
+
+%% Why the module is not loaded. Its code is what the library's threads and instances were made with:
+%% whoever wants another must start another node.
+refused(upgrade, _, _) ->
+    "the native library cannot be replaced while a node runs: what runs goes on with the module that "
+    "was loaded first; restart the node to load another";
+refused(_, Path, Text) ->
+    io_lib:format("~ts.so does not load; rebuild it with `rebar3 clean && rebar3 compile` (~ts)",
+                  [Path, Text]).
 
 priv() ->
     case code:priv_dir(wasmtime) of
@@ -146,7 +159,7 @@ instance_start(_Inst, _Ref) -> ?STUB.
 -spec instance_interrupt(instance()) -> ok | not_running.
 instance_interrupt(_Inst) -> ?STUB.
 
--spec instance_destroy(instance()) -> ok | wait | dirty.
+-spec instance_destroy(instance()) -> ok | wait | dirty | error().
 instance_destroy(_Inst) -> ?STUB.
 
 -spec instance_destroy_dirty(instance()) -> ok | wait.
@@ -320,3 +333,14 @@ cache_unlock(_Lock) -> ?STUB.
 
 -spec cache_store(mod(), binary(), binary(), binary() | undefined) -> ok | error().
 cache_store(_Mod, _Dir, _Name, _Key) -> ?STUB.
+
+-ifdef(INJECT_PANICS).
+-spec panic_points() -> [binary()].
+panic_points() -> ?STUB.
+
+-spec panic_arm(binary(), non_neg_integer()) -> ok.
+panic_arm(_Point, _Times) -> ?STUB.
+
+-spec panic_left(binary()) -> non_neg_integer().
+panic_left(_Point) -> ?STUB.
+-endif.

@@ -17,7 +17,9 @@ end_per_group(_, _) -> wasmtime_test:use(thread).
 suite() -> wasmtime_test:suite().
 
 %% A host that serves the instances it is told of, and says so.
-host() -> spawn(fun() -> serve(#{}) end).
+host() -> spawn(fun serve_all/0).
+
+serve_all() -> serve(#{}).
 
 serve(Insts) ->
     receive

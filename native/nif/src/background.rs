@@ -6,13 +6,17 @@ use std::sync::OnceLock;
 
 use crossbeam_channel::Sender;
 use rustler::Env;
+use wasmtime_beam::inject::point;
 
 type Task = Box<dyn FnOnce() + Send>;
 
 static TASKS: OnceLock<Sender<Task>> = OnceLock::new();
 
-/// Starts the thread; called once, when the library is loaded.
+/// Starts the thread, when the library is loaded; it stays when that happens again.
 pub fn start(_: Env<'_>) -> std::io::Result<()> {
+    if TASKS.get().is_some() {
+        return Ok(());
+    }
     let (sender, tasks) = crossbeam_channel::unbounded::<Task>();
     std::thread::Builder::new().name("wasmtime-background".into()).spawn(move || {
         for task in tasks {
@@ -22,6 +26,14 @@ pub fn start(_: Env<'_>) -> std::io::Result<()> {
     })?;
     let _ = TASKS.set(sender);
     Ok(())
+}
+
+/// Drops `value` on the background thread, soon.
+pub fn free(value: impl Send + 'static) {
+    run(move || {
+        point("background");
+        drop(value);
+    });
 }
 
 /// Runs `task` on the background thread, soon.

@@ -1,10 +1,12 @@
 //! Tells a process what became of its request: host calls to serve, and the one result.
 //! Messages carry the reference that the process made for the request, or the instance's.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
-use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome};
+use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome, panicked};
+use wasmtime_beam::inject::point;
 
 use crate::atoms;
 use crate::post::{self, Home, Message};
@@ -97,10 +99,13 @@ impl Client for Inner {
     }
 
     fn finish(&self, job: JobId, outcome: Outcome) {
+        let message = |outcome| self.home.result(job, self.reply, outcome, &self.instance);
+        let built = catch_unwind(AssertUnwindSafe(|| message(outcome)));
         let end = End {
             pid: self.pid,
             job,
-            message: self.home.result(job, self.reply, outcome, &self.instance),
+            // The process waits: it hears of a panic, too.
+            message: built.unwrap_or_else(|panic| message(Err(panicked(panic.as_ref())))),
             instance: self.instance.clone(),
             monitor: self.monitor.get().copied(),
         };
@@ -142,6 +147,7 @@ impl Reply {
         outcome: Outcome,
         instance: &ResourceArc<Instance>,
     ) -> Term<'a> {
+        point("encode");
         match (outcome, self) {
             (Ok(_), Reply::Ok) => atoms::ok().encode(env),
             (Ok(values), Reply::Values) => value::ok_list(env, &values, instance),

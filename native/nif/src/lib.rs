@@ -5,6 +5,7 @@
 //! - `resource`: what an Erlang reference holds.
 //! - `client`: tells a process what became of its request.
 //! - `outbox`: takes the streams of an instance.
+//! - `pin`: keeps the library mapped, whatever becomes of its Erlang module.
 //! - `post`: messages, from any thread.
 //! - `runner::scheduler`: polls a guest inside a NIF call of the process that asked.
 //! - `background`: one thread for what must not happen on a scheduler.
@@ -17,6 +18,7 @@ mod background;
 mod client;
 mod nif;
 mod outbox;
+mod pin;
 mod post;
 mod resource;
 mod runner;
@@ -33,7 +35,10 @@ const ABI: u32 = 11;
 fn load(env: Env<'_>, info: Term<'_>) -> bool {
     let wanted: Result<(rustler::Atom, u32), _> = info.decode();
     let matches = wanted.is_ok_and(|(tag, version)| tag == atoms::abi() && version == ABI);
-    matches && wasmtime_beam::ticker::start().is_ok() && background::start(env).is_ok()
+    matches
+        && pin::library()
+        && wasmtime_beam::ticker::start().is_ok()
+        && background::start(env).is_ok()
 }
 
 rustler::init!("wasmtime_nif", load = load);

@@ -12,6 +12,7 @@ use rustler::sys::{ErlNifEnv, enif_send};
 use rustler::thread::is_scheduler_thread;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term};
 use wasmtime_beam::guest::{HostCall, JobId, Outcome};
+use wasmtime_beam::inject::point;
 
 use crate::client::Reply;
 use crate::resource::Instance;
@@ -73,6 +74,7 @@ impl Home {
 
     /// Asks to serve a host call.
     pub fn host_call(&self, call: &HostCall, instance: &ResourceArc<Instance>) -> Message {
+        point("encode_call");
         Message::build(|env| {
             let name = (call.import.module.as_str(), call.import.name.as_str());
             let args = value::encode_list(env, &call.args, instance);

@@ -38,7 +38,7 @@ impl Drop for Module {
     fn drop(&mut self) {
         // The last handle unmaps code and images.
         if let Some(module) = self.inner.take() {
-            background::run(move || drop(module));
+            background::free(module);
         }
     }
 }
@@ -94,7 +94,7 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         // It may hold the last handle of its module.
         if let Some(template) = self.template.take() {
-            background::run(move || drop(template));
+            background::free(template);
         }
     }
 }
@@ -119,7 +119,7 @@ impl Drop for Maker {
     fn drop(&mut self) {
         // Closing a file may take its time.
         if let Some(lock) = self.take() {
-            background::run(move || drop(lock));
+            background::free(lock);
         }
     }
 }

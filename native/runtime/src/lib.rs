@@ -9,6 +9,7 @@
 //! - [`preinit::Instrumented`]: a module made ready for its init run.
 //! - [`stream`]: what an instance is sent, and where its output goes.
 //! - [`runner::thread`]: polls guests on OS threads.
+//! - [`inject`]: panics on demand, for tests.
 //!
 //! Absent here: Erlang terms, processes, messages, defaults of options.
 
@@ -17,6 +18,7 @@ pub mod counts;
 pub mod engine;
 pub mod error;
 pub mod guest;
+pub mod inject;
 pub mod integer;
 pub mod linker;
 pub mod links;

@@ -2,6 +2,7 @@
 //! that make a cancelled guest notice. It sleeps while there is nothing to watch.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::guest::{Control, JobId, Reason};
+use crate::inject::point;
 use crate::shard::Counter;
 
 /// Length of a slice: while guests are polled in slices, every engine's epoch is bumped at this pace.
@@ -117,6 +119,7 @@ pub fn ticks() -> u64 {
 
 /// The end of a slice: every guest looks whether it must yield.
 fn tick(state: &mut State) {
+    point("tick");
     if !SLICING.load(Ordering::SeqCst) {
         return;
     }
@@ -172,7 +175,14 @@ fn wake_by(ticker: &Ticker, state: &mut State, at: Instant) {
 }
 
 impl Ticker {
+    /// Nobody else watches the clock: a panic must not end it.
     fn run(&self) -> ! {
+        loop {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.watch()));
+        }
+    }
+
+    fn watch(&self) -> ! {
         let mut state = self.state.lock();
         loop {
             match state.next_wake {
@@ -202,18 +212,36 @@ fn take_due(state: &mut State, now: Instant) -> Vec<Deadline> {
     std::mem::replace(&mut state.deadlines, later).into_values().collect()
 }
 
+/// A panic at one deadline is none of the others'.
 fn fire(deadline: Deadline) {
-    let Some(control) = deadline.target.upgrade() else { return };
-    match deadline.reason {
-        Reason::HostTimeout(_) => control.expire_host(deadline.job),
-        reason => drop(control.cancel(deadline.job, reason)),
+    if catch_unwind(AssertUnwindSafe(|| deadline.fire())).is_err() {
+        // What it should have done is done all the same, or it would be lost.
+        let _ = catch_unwind(AssertUnwindSafe(|| deadline.fire()));
+    }
+}
+
+impl Deadline {
+    fn fire(&self) {
+        point("fire");
+        let Some(control) = self.target.upgrade() else { return };
+        match self.reason {
+            Reason::HostTimeout(_) => control.expire_host(self.job),
+            reason => drop(control.cancel(self.job, reason)),
+        }
     }
 }
 
 fn still_running(nags: Vec<(Weak<Control>, JobId)>) -> Vec<(Weak<Control>, JobId)> {
-    nags.into_iter()
-        .filter(|(target, job)| target.upgrade().is_some_and(|control| control.bump(*job)))
-        .collect()
+    nags.into_iter().filter(|(target, job)| nag_again(target, *job)).collect()
+}
+
+/// After a panic the next round looks once more.
+fn nag_again(target: &Weak<Control>, job: JobId) -> bool {
+    let bump = || {
+        point("nag");
+        target.upgrade().is_some_and(|control| control.bump(job))
+    };
+    catch_unwind(AssertUnwindSafe(bump)).unwrap_or(true)
 }
 
 fn next_wake(state: &State, now: Instant) -> Option<Instant> {

@@ -5,19 +5,19 @@ use wasmtime_beam::cache::{Entry, Lock, prepare, store};
 use wasmtime_beam::mac::Key;
 
 use super::module::binary;
-use super::{done, guarded};
+use super::{checked, done, guarded};
 use crate::term::{error, options};
 use crate::{atoms, resource};
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn cache_entry<'a>(env: Env<'a>, parts: Vec<Binary<'a>>, key: Term<'a>) -> NifResult<Term<'a>> {
-    let key = options::key(key)?;
-    Ok(guarded(env, || {
+    checked(env, || {
+        let key = options::key(key)?;
         let parts: Vec<&[u8]> = parts.iter().map(Binary::as_slice).collect();
         let entry = Entry::new(&parts, key.as_ref());
         let own = entry.key.map_or(atoms::undefined().encode(env), |key| binary(env, &key));
-        (binary(env, entry.name.as_bytes()), own).encode(env)
-    }))
+        Ok((binary(env, entry.name.as_bytes()), own).encode(env))
+    })
 }
 
 #[rustler::nif(schedule = "DirtyIo")]
@@ -50,7 +50,9 @@ fn cache_store<'a>(
     name: &str,
     key: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let key: Option<Key> = options::key(key)?;
-    let write = || store(&options::path(dir), name, &module.get().serialize(key.as_ref())?);
-    Ok(guarded(env, || done(env, write())))
+    checked(env, || {
+        let key: Option<Key> = options::key(key)?;
+        let write = || store(&options::path(dir), name, &module.get().serialize(key.as_ref())?);
+        Ok(done(env, write()))
+    })
 }

@@ -8,7 +8,7 @@ use wasmtime_beam::guest::{Awaited, Job, JobId, Reason, Request, Submitted};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
 
-use super::{answer, done, guarded, host};
+use super::{answer, checked, done, guarded, host};
 use crate::atoms;
 use crate::client::{Reply, Requester, number};
 use crate::resource::{Call, Instance};
@@ -24,11 +24,13 @@ fn call_start<'a>(
     opts: Term<'a>,
     reference: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let options = options::call(opts)?;
-    Ok(guarded(env, || match request(&instance, name, values, options.fuel) {
-        Ok(call) => start(env, &instance, call, options.timeout, reference),
-        Err(failure) => error::encode(env, &failure),
-    }))
+    checked(env, || {
+        let options = options::call(opts)?;
+        Ok(match request(&instance, name, values, options.fuel) {
+            Ok(call) => start(env, &instance, call, options.timeout, reference),
+            Err(failure) => error::encode(env, &failure),
+        })
+    })
 }
 
 /// Asks for `request`: `ok` when messages follow, a step when the process polls itself.
@@ -65,11 +67,13 @@ fn call_async<'a>(
     opts: Term<'a>,
     id: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let options = options::call(opts)?;
-    Ok(guarded(env, || match request(&instance, name, values, options.fuel) {
-        Ok(call) => start_unawaited(env, &instance, call, options.timeout, id),
-        Err(failure) => error::encode(env, &failure),
-    }))
+    checked(env, || {
+        let options = options::call(opts)?;
+        Ok(match request(&instance, name, values, options.fuel) {
+            Ok(call) => start_unawaited(env, &instance, call, options.timeout, id),
+            Err(failure) => error::encode(env, &failure),
+        })
+    })
 }
 
 fn start_unawaited<'a>(
@@ -107,29 +111,29 @@ fn call_await<'a>(
     job: u64,
     limit: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let limit = options::milliseconds(limit)?;
-    Ok(guarded(env, || {
+    checked(env, || {
+        let limit = options::milliseconds(limit)?;
         let (pid, control) = (env.pid(), instance.guest().control());
         let call = match instance.asker(job) {
-            None => return atoms::none().encode(env),
-            Some((asker, _)) if asker != pid => return atoms::other().encode(env),
+            None => return Ok(atoms::none().encode(env)),
+            Some((asker, _)) if asker != pid => return Ok(atoms::other().encode(env)),
             Some((_, call)) => call,
         };
         let awaited = control.wait_for(job, number(pid));
         if awaited == Awaited::Itself {
-            return atoms::itself().encode(env);
+            return Ok(atoms::itself().encode(env));
         }
         if let Some(after) = limit {
             instance.keep_limit(job, control.limit(job, after));
         }
-        match call {
+        Ok(match call {
             Some(call) if awaited == Awaited::Inside && control.is_polled_by(number(pid)) => {
                 call.0.take_over(env);
                 (atoms::drive(), call).encode(env)
             }
             _ => atoms::wait().encode(env),
-        }
-    }))
+        })
+    })
 }
 
 /// The next step of a call that the process polls itself.

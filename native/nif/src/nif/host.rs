@@ -1,8 +1,11 @@
 //! Answers to host calls.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use rustler::{Atom, Binary, Env, Error as NifError, ListIterator, NifResult, ResourceArc, Term};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
-use wasmtime_beam::guest::{Control, HostImport};
+use wasmtime_beam::guest::{Control, HostImport, panicked};
+use wasmtime_beam::inject::point;
 use wasmtime_beam::value::Value;
 
 use crate::atoms;
@@ -43,8 +46,14 @@ pub fn read(
     call: u64,
     answer: Term<'_>,
 ) -> NifResult<Option<Result<Vec<Value>>>> {
-    let (tag, content): (Atom, Term<'_>) = answer.decode()?;
-    control.parked_import(call).map(|import| self::answer(&import, tag, content)).transpose()
+    let read = || {
+        point("answer");
+        let (tag, content): (Atom, Term<'_>) = answer.decode()?;
+        control.parked_import(call).map(|import| self::answer(&import, tag, content)).transpose()
+    };
+    // The guest waits for an answer, whatever that is.
+    let read = catch_unwind(AssertUnwindSafe(read));
+    read.unwrap_or_else(|panic| Ok(Some(Err(panicked(panic.as_ref())))))
 }
 
 /// The values of `{ok, Values}`, or why the host function failed.

@@ -12,7 +12,7 @@ use wasmtime_beam::template::Template;
 
 use super::call;
 use super::module::{binary, types};
-use super::{answer, guarded, inside, timed};
+use super::{answer, checked, guarded, inside, timed, used};
 use crate::atoms;
 use crate::client::{Reply, Requester};
 use crate::outbox::Outbox;
@@ -58,11 +58,15 @@ fn new<'a>(
     links: &[Link],
     id: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, processes) = options::instance(opts)?;
-    Ok(timed(env, || match Template::linked(module.get(), &options, links) {
-        Ok(template) => make(env, &template, processes, id),
-        Err(failure) => error::encode(env, &failure),
-    }))
+    used(env, || {
+        checked(env, || {
+            let (options, processes) = options::instance(opts)?;
+            Ok(match Template::linked(module.get(), &options, links) {
+                Ok(template) => make(env, &template, processes, id),
+                Err(failure) => error::encode(env, &failure),
+            })
+        })
+    })
 }
 
 /// Checks and links options once. A host that they name serves every instance.
@@ -72,12 +76,12 @@ fn instance_prepare<'a>(
     module: ResourceArc<Module>,
     opts: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, processes) = options::instance(opts)?;
-    let links = options::links(opts)?;
-    Ok(guarded(env, || {
+    checked(env, || {
+        let (options, processes) = options::instance(opts)?;
+        let links = options::links(opts)?;
         let template = Template::linked(module.get(), &options, &links);
-        answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, processes))))
-    }))
+        Ok(answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, processes)))))
+    })
 }
 
 #[rustler::nif]

@@ -4,6 +4,8 @@ mod cache;
 mod call;
 mod global;
 mod host;
+#[cfg(feature = "inject-panics")]
+mod inject;
 mod instance;
 mod memory;
 mod module;
@@ -14,9 +16,11 @@ mod runtime;
 mod stream;
 mod table;
 
-use rustler::{Encoder, Env, Term};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustler::{Encoder, Env, NifResult, Term};
 use wasmtime_beam::Result;
-use wasmtime_beam::guest::View;
+use wasmtime_beam::guest::{View, panicked};
 
 use crate::atoms;
 use crate::post;
@@ -90,20 +94,29 @@ fn done<'a>(env: Env<'a>, result: Result<()>) -> Term<'a> {
 /// The term of `f`, or the error of a panic in it: a bug of ours must not look like the user's.
 /// Messages that are sent meanwhile leave at once.
 fn guarded<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
-    let work = std::panic::AssertUnwindSafe(|| post::inside(env, f));
-    let caught = std::panic::catch_unwind(work);
-    caught
-        .unwrap_or_else(|panic| error::encode(env, &wasmtime_beam::guest::panicked(panic.as_ref())))
+    let work = AssertUnwindSafe(|| post::inside(env, f));
+    catch_unwind(work).unwrap_or_else(|panic| error::encode(env, &panicked(panic.as_ref())))
+}
+
+/// As `guarded`, where terms are decoded that may be none of ours.
+fn checked<'a>(env: Env<'a>, f: impl FnOnce() -> NifResult<Term<'a>>) -> NifResult<Term<'a>> {
+    let work = AssertUnwindSafe(|| post::inside(env, f));
+    catch_unwind(work).unwrap_or_else(|panic| Ok(error::encode(env, &panicked(panic.as_ref()))))
 }
 
 /// As `guarded`, and tells the scheduler how much of the process's turn was used; a millisecond is
 /// all of it. For work of tens of microseconds that a process may do in a loop.
 fn timed<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
+    used(env, || guarded(env, f))
+}
+
+/// What `timed` does, around work that is guarded already.
+fn used<R>(env: Env<'_>, f: impl FnOnce() -> R) -> R {
     let since = std::time::Instant::now();
-    let term = guarded(env, f);
+    let result = f();
     let percent = (since.elapsed().as_micros() / 10).min(100) as i32;
     if percent > 0 {
         rustler::schedule::consume_timeslice(env, percent);
     }
-    term
+    result
 }

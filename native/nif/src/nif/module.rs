@@ -6,7 +6,7 @@ use wasmtime_beam::engine::Engine;
 use wasmtime_beam::module::{Import, Module, parse_wat, validate};
 use wasmtime_beam::value::{Signature, Type};
 
-use super::{answer, done, guarded};
+use super::{answer, checked, done, guarded};
 use crate::atoms;
 use crate::resource;
 use crate::term::error::atom;
@@ -15,8 +15,10 @@ use crate::term::options;
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn module_compile<'a>(env: Env<'a>, wasm: Binary<'a>, opts: Term<'a>) -> NifResult<Term<'a>> {
-    let options = options::compile(opts)?;
-    Ok(guarded(env, || answer(env, handle(Module::compile(&wasm, &options)))))
+    checked(env, || {
+        let options = options::compile(opts)?;
+        Ok(answer(env, handle(Module::compile(&wasm, &options))))
+    })
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -26,9 +28,11 @@ fn module_wat2wasm<'a>(env: Env<'a>, text: Binary<'a>) -> Term<'a> {
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn module_validate<'a>(env: Env<'a>, wasm: Binary<'a>, opts: Term<'a>) -> NifResult<Term<'a>> {
-    let options = options::compile(opts)?;
-    let check = || Engine::get(&options).and_then(|engine| validate(&engine, &wasm));
-    Ok(guarded(env, || done(env, check())))
+    checked(env, || {
+        let options = options::compile(opts)?;
+        let check = || Engine::get(&options).and_then(|engine| validate(&engine, &wasm));
+        Ok(done(env, check()))
+    })
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -37,9 +41,11 @@ fn module_serialize<'a>(
     module: ResourceArc<resource::Module>,
     key: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let key = options::key(key)?;
-    let serialize = || module.get().serialize(key.as_ref());
-    Ok(guarded(env, || answer(env, serialize().map(|bytes| binary(env, &bytes)))))
+    checked(env, || {
+        let key = options::key(key)?;
+        let serialize = || module.get().serialize(key.as_ref());
+        Ok(answer(env, serialize().map(|bytes| binary(env, &bytes))))
+    })
 }
 
 #[rustler::nif(schedule = "DirtyIo")]
@@ -49,8 +55,10 @@ fn module_deserialize<'a>(
     opts: Term<'a>,
     key: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, key) = (options::compile(opts)?, options::key(key)?);
-    Ok(guarded(env, || answer(env, handle(Module::deserialize(&bytes, &options, key.as_ref())))))
+    checked(env, || {
+        let (options, key) = (options::compile(opts)?, options::key(key)?);
+        Ok(answer(env, handle(Module::deserialize(&bytes, &options, key.as_ref()))))
+    })
 }
 
 #[rustler::nif(schedule = "DirtyIo")]
@@ -61,10 +69,12 @@ fn module_deserialize_file<'a>(
     check: Atom,
     key: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let (options, check) = (options::compile(opts)?, options::check(check)?);
-    let (path, key) = (options::path(path), options::key(key)?);
-    let load = || Module::deserialize_file(&path, &options, check, key.as_ref());
-    Ok(guarded(env, || answer(env, handle(load()))))
+    checked(env, || {
+        let (options, check) = (options::compile(opts)?, options::check(check)?);
+        let (path, key) = (options::path(path), options::key(key)?);
+        let load = || Module::deserialize_file(&path, &options, check, key.as_ref());
+        Ok(answer(env, handle(load())))
+    })
 }
 
 /// Dirty: a module may have a hundred thousand of them.

@@ -6,23 +6,25 @@ use wasmtime_beam::module::Module;
 use wasmtime_beam::preinit::{SnapshotOptions, instrument};
 
 use super::module::{binary, handle};
-use super::{answer, guarded};
+use super::{answer, checked, guarded};
 use crate::atoms;
 use crate::resource::{self, Instance, Preinit};
 use crate::term::{error, options};
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn preinit_begin<'a>(env: Env<'a>, wasm: Binary<'a>, opts: Term<'a>) -> NifResult<Term<'a>> {
-    let options = options::compile(opts)?;
-    let begin = || -> Result<(ResourceArc<Preinit>, ResourceArc<resource::Module>)> {
-        let instrumented = instrument(&wasm)?;
-        let module = handle(Module::compile(instrumented.wasm(), &options))?;
-        Ok((ResourceArc::new(Preinit(instrumented)), module))
-    };
-    Ok(guarded(env, || match begin() {
-        Ok((preinit, module)) => (atoms::ok(), preinit, module).encode(env),
-        Err(failure) => error::encode(env, &failure),
-    }))
+    checked(env, || {
+        let options = options::compile(opts)?;
+        let begin = || -> Result<(ResourceArc<Preinit>, ResourceArc<resource::Module>)> {
+            let instrumented = instrument(&wasm)?;
+            let module = handle(Module::compile(instrumented.wasm(), &options))?;
+            Ok((ResourceArc::new(Preinit(instrumented)), module))
+        };
+        Ok(match begin() {
+            Ok((preinit, module)) => (atoms::ok(), preinit, module).encode(env),
+            Err(failure) => error::encode(env, &failure),
+        })
+    })
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]

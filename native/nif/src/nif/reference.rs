@@ -8,7 +8,7 @@ use wasmtime_beam::guest::{Datum, Ref, RefKind, Request};
 use wasmtime_beam::value::Signature;
 
 use super::call::start;
-use super::{answer, done, guarded};
+use super::{answer, checked, done, guarded};
 use crate::atoms;
 use crate::resource::{Instance, Reference};
 use crate::term::error::atom;
@@ -26,11 +26,13 @@ fn call_ref_start<'a>(
     opts: Term<'a>,
     reference: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let options = options::call(opts)?;
-    Ok(guarded(env, || match request(func, values, options.fuel) {
-        Ok(call) => start(env, &instance, call, options.timeout, reference),
-        Err(failure) => error::encode(env, &failure),
-    }))
+    checked(env, || {
+        let options = options::call(opts)?;
+        Ok(match request(func, values, options.fuel) {
+            Ok(call) => start(env, &instance, call, options.timeout, reference),
+            Err(failure) => error::encode(env, &failure),
+        })
+    })
 }
 
 fn request(func: Term<'_>, values: ListIterator<'_>, fuel: Option<u64>) -> Result<Request> {

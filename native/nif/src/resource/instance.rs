@@ -1,12 +1,14 @@
 //! A live instance, and the processes it depends on. Rule: whoever dies, what waits for that process
 //! ends at once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc, Term};
 use wasmtime_beam::Error;
-use wasmtime_beam::guest::{Destroyed, Guest, JobId, Reason};
+use wasmtime_beam::guest::{Guest, JobId, Reason};
+use wasmtime_beam::inject::point;
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::ticker::Armed;
@@ -210,23 +212,31 @@ impl Resource for Instance {
     const IMPLEMENTS_DOWN: bool = true;
 
     fn down<'a>(&'a self, _: Env<'a>, pid: LocalPid, _: Monitor) {
-        self.end_jobs_of(pid);
-        self.end_host_calls_of(pid);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            point("down");
+            self.end_jobs_of(pid);
+            self.end_host_calls_of(pid);
+        }));
+        if ended.is_err() {
+            // Nobody else ends what the process left behind.
+            let guest = self.guest().clone();
+            background::run(move || guest.destroy_at_leisure());
+        }
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
+        point("resource");
         let Some(guest) = self.guest.take() else { return };
         let pending = self.take_pending();
         if guest.is_gone() && !guest.holds_last_module() && pending.is_none() {
             return;
         }
         background::run(move || {
+            point("background");
             pending.into_iter().for_each(Pending::finish);
-            if let Destroyed::Restore(pending) = guest.destroy() {
-                pending.finish();
-            }
+            guest.destroy_at_leisure();
         });
     }
 }

@@ -2,6 +2,7 @@
 //! Between two polls it is in Erlang: it runs a host function, waits for a message, or is scheduled
 //! out. Calls of other processes wait for their turn and are then polled by those.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
@@ -11,7 +12,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rustler::schedule::consume_timeslice;
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
 use wasmtime_beam::error::Error;
-use wasmtime_beam::guest::{Client, Job, JobId, Request, Step, Submitted};
+use wasmtime_beam::guest::{Client, Job, JobId, Request, Step, Submitted, panicked};
+use wasmtime_beam::inject::point;
 use wasmtime_beam::ticker::{self, Slice};
 use wasmtime_beam::value::Value;
 
@@ -173,7 +175,18 @@ impl Turn {
         (!self.caller.waits()).then(|| self.driver.lock())
     }
 
+    /// A panic of ours is the call's result, and its end.
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
+        catch_unwind(AssertUnwindSafe(|| self.go_on(env))).unwrap_or_else(|panic| {
+            self.instance.forget(self.job);
+            // At once: the next call of this process would run inside of what is left.
+            self.instance.guest().expire(self.job);
+            let result = error::encode(env, &panicked(panic.as_ref()));
+            Polled::Over((atoms::result(), result).encode(env))
+        })
+    }
+
+    fn go_on<'a>(&self, env: Env<'a>) -> Polled<'a> {
         let since = ticker::ticks();
         let polled = loop {
             self.caller.look();
@@ -233,10 +246,7 @@ impl Turn {
         match guest.poll(&mut Context::from_waker(&waker)) {
             Step::Done(job, outcome) => job.finish(outcome),
             Step::Host(client, call) => {
-                let id = call.id;
-                if !client.host_call(call) {
-                    guest.control().reply(id, Err(Error::host_down()));
-                }
+                guest.tell(&*client, call);
             }
             Step::Wait | Step::Idle | Step::Gone => {
                 return self.caller.is_woken();
@@ -267,6 +277,8 @@ impl Turn {
             return None;
         }
         let call = news.host_call.take()?;
+        drop(news);
+        point("encode_call");
         let args = value::encode_list(env, &call.args, &self.instance);
         let index = call.import.index as u64;
         Some(Polled::Goes((atoms::host(), call.id, index, args).encode(env)))

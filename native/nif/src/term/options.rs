@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustler::{
     Atom, Binary, Encoder, Env, Error, LocalPid, MapIterator, NifResult, ResourceArc, Term,
 };
+use wasmtime_beam::inject::point;
 use wasmtime_beam::links::Link;
 use wasmtime_beam::mac::Key;
 use wasmtime_beam::options::{
@@ -22,6 +23,7 @@ use crate::resource::Module;
 
 /// Compile options.
 pub fn compile(map: Term<'_>) -> NifResult<CompileOptions> {
+    point("options");
     let level: Atom = get(map, atoms::opt_level())?;
     let opt_level = LEVELS.iter().find(|(name, _)| name() == level).ok_or(Error::BadArg)?.1;
     Ok(CompileOptions {
@@ -135,6 +137,7 @@ pub struct Processes {
 
 /// Instantiate options.
 pub fn instance(map: Term<'_>) -> NifResult<(InstanceOptions, Processes)> {
+    point("options");
     let wasi: Term<'_> = get(map, atoms::wasi())?;
     let options = InstanceOptions {
         imports: get(map, atoms::imports())?,
@@ -176,6 +179,7 @@ fn runner(word: Atom) -> NifResult<Runner> {
 
 /// Call options.
 pub fn call(map: Term<'_>) -> NifResult<CallOptions> {
+    point("options");
     let fuel: Term<'_> = get(map, atoms::fuel())?;
     Ok(CallOptions {
         timeout: limit(map, atoms::timeout())?.map(Duration::from_millis),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use rustler::{Binary, Encoder, Env, ListIterator, NewBinary, ResourceArc, Term, TermType};
 use wasmtime_beam::error::{Class, Error, Kind, Result};
+use wasmtime_beam::inject::point;
 use wasmtime_beam::integer::Integer;
 use wasmtime_beam::value::{Type, Value};
 
@@ -92,6 +93,7 @@ pub fn decode_terms(
     types: &[Type],
     what: &(impl fmt::Display + ?Sized),
 ) -> Result<Vec<Value>> {
+    point("decode");
     arity(terms.len(), types.len(), what)?;
     terms.iter().zip(types).enumerate().map(|(at, (term, ty))| nth(at, *term, ty, what)).collect()
 }

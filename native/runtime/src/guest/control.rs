@@ -1,6 +1,7 @@
 //! The part of a guest that any thread may touch while it runs: the queue, cancellation, the parked
 //! host calls, and who may enter the store. It holds no store and no future.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -304,6 +305,16 @@ impl Control {
         self.stop.store(stop, SeqCst);
         drop(state);
         drop(gone);
+    }
+
+    /// The guest is lost: no job starts after this, and what runs is over. Answers what was queued.
+    pub(super) fn condemn(&self) -> VecDeque<Job> {
+        let mut state = self.state.lock();
+        state.doomed = true;
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        self.ended();
+        queue
     }
 
     /// True when the guest is doomed and its last poll is still to be done.

@@ -15,12 +15,14 @@ use super::refs::{Ref, enter_all, leave_all};
 use super::store::{Data, StoreCell};
 use super::view::{heap_full, is_heap_full};
 use crate::error::{Class, Error, Kind, Result};
+use crate::inject::point;
 use crate::linker::Linked;
 use crate::trap;
 use crate::value::{Type, Value};
 
 /// Runs a request to its end.
 pub(super) async fn execute(cell: &mut StoreCell, linked: &Linked, request: Request) -> Outcome {
+    point("execute");
     // The last deadline may be long past, and would cost a yield at once.
     cell.store.set_epoch_deadline(1);
     match request {

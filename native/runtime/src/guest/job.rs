@@ -1,6 +1,7 @@
 //! What is asked of a guest, by whom, and how it ends.
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,8 +102,13 @@ impl Job {
 
     /// Ends the job.
     pub fn finish(mut self, outcome: Outcome) {
+        self.end(outcome);
+    }
+
+    /// A client's panic is its own: others are still to be told.
+    fn end(&mut self, outcome: Outcome) {
         self.finished = true;
-        self.client.finish(self.id, outcome);
+        let _ = catch_unwind(AssertUnwindSafe(|| self.client.finish(self.id, outcome)));
     }
 }
 
@@ -117,7 +123,12 @@ impl Drop for Job {
     /// A job that is dropped went with the run around it: whoever waits must not wait for ever.
     fn drop(&mut self) {
         if !self.finished {
-            self.client.finish(self.id, Err(Reason::Interrupt.error()));
+            let lost = std::thread::panicking();
+            self.end(Err(if lost {
+                panicked(&"a panic took the call along")
+            } else {
+                Reason::Interrupt.error()
+            }));
         }
     }
 }

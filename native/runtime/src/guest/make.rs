@@ -12,6 +12,7 @@ use super::job::{Outcome, panicked};
 use super::poll::{Body, Guest, unmapped};
 use super::store::StoreCell;
 use crate::error::{Error, Result};
+use crate::inject::point;
 
 impl Guest {
     /// Makes the instance at once, on this thread: for modules without a start section. A guest
@@ -25,10 +26,14 @@ impl Guest {
         if cell.is_made() {
             return Err(Error::internal("an instance is made once"));
         }
-        let made = catch_unwind(AssertUnwindSafe(|| self.make(cell)));
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            point("instantiate");
+            self.make(cell)
+        }));
         let outcome = made.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
         if outcome.is_err() || !cell.is_made() {
-            *body = Body::Gone;
+            let old = std::mem::replace(&mut *body, Body::Gone);
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
             self.permit.lock().take();
             self.control.doom();
         }

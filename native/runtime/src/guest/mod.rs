@@ -10,6 +10,7 @@
 
 mod chain;
 mod control;
+mod end;
 mod execute;
 mod host_call;
 mod job;
@@ -27,10 +28,11 @@ mod view;
 
 pub use control::Control;
 pub(crate) use control::destroyed;
+pub use end::Destroyed;
 pub use host_call::{HostCall, HostImport};
 pub use job::{Client, Job, JobId, Outcome, Reason, Request, panicked};
 pub use meter::{Activity, Meter, Usage};
-pub use poll::{Destroyed, Guest, Step};
+pub use poll::{Guest, Step};
 pub use refs::{Datum, Ref, RefKind};
 pub use serve::Awaited;
 pub use state::Submitted;

@@ -7,30 +7,28 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use wasmtime::AsContextMut;
 
 use super::chain::places;
 use super::control::{Access, Control, destroyed};
+use super::end::bury;
 use super::execute::{execute, stoppable};
 use super::host_call::{HostCall, visit};
-use super::job::{Client, Job, JobId, Outcome, Reason, Request, panicked};
+use super::job::{Client, Job, JobId, Outcome, Request, panicked};
 use super::state::{Next, Submitted};
 use super::store::{Data, StoreCell};
 use super::view::View;
 use crate::counts::{Live, Object};
 use crate::error::{Error, Result};
+use crate::inject::point;
 use crate::linker::Linked;
-use crate::memory::{Lease, Pending, Permit, deferring};
+use crate::memory::{Lease, Permit};
 use crate::module::Module;
 use crate::options::{InstanceOptions, Runner};
 use crate::stream::{Ends, Inbox, Outlet};
 use crate::template::Template;
-use crate::ticker;
 use crate::wasi::Captured;
-
-/// Between two looks at a guest that somebody else polls.
-const HANDS_OFF: Duration = Duration::from_micros(100);
 
 /// A live instance, or what is left of one. Everything about it is safe from any thread.
 pub struct Guest {
@@ -38,7 +36,7 @@ pub struct Guest {
     pub(super) linked: Arc<Linked>,
     pub(super) module: Module,
     output: Option<Captured>,
-    inbox: Arc<Inbox>,
+    pub(super) inbox: Arc<Inbox>,
     pub(super) body: Mutex<Body>,
     /// The instance's place in its pool.
     pub(super) permit: Mutex<Option<Permit>>,
@@ -52,10 +50,10 @@ pub(super) enum Body {
 }
 
 pub(super) struct Run {
-    job: Job,
+    pub(super) job: Job,
     /// Memories for the store, offered in the first poll of an instantiation.
     lease: Option<Lease>,
-    future: Pin<Box<dyn Future<Output = (Box<StoreCell>, Outcome)> + Send>>,
+    pub(super) future: Pin<Box<dyn Future<Output = (Box<StoreCell>, Outcome)> + Send>>,
 }
 
 /// What a poll ended with.
@@ -70,16 +68,6 @@ pub enum Step {
     Idle,
     /// The store is gone, and the runner is detached.
     Gone,
-}
-
-/// How far `destroy` came.
-pub enum Destroyed {
-    /// The store is gone.
-    Done,
-    /// The store is gone, but its memory is still to be restored.
-    Restore(Pending),
-    /// The runner does it.
-    Later,
 }
 
 impl Guest {
@@ -171,16 +159,18 @@ impl Guest {
             None if self.control.is_entered() => return Step::Wait,
             None => self.body.lock(),
         };
-        let step = self.step(&mut body, cx);
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(&mut body, cx)));
         drop(body);
-        if let Step::Gone = step {
-            self.permit.lock().take();
-            self.control.gone();
+        match stepped {
+            Ok(Step::Gone) => self.leave(),
+            Ok(step) => return step,
+            Err(panic) => self.fail(&panicked(panic.as_ref())),
         }
-        step
+        Step::Gone
     }
 
     fn step(&self, body: &mut Body, cx: &mut Context<'_>) -> Step {
+        point("step");
         match self.control.enter(matches!(body, Body::Idle(_))) {
             Next::Go => {}
             Next::Job(job) => self.begin(body, job),
@@ -201,12 +191,10 @@ impl Guest {
 
     fn advance(&self, body: &mut Body, cx: &mut Context<'_>) -> Step {
         let Body::Running(run) = body else { return Step::Gone };
-        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_run(run, cx)));
-        let (next, outcome) = match polled {
-            Ok(Poll::Pending) => return waiting(&self.control),
-            Ok(Poll::Ready((cell, outcome))) if cell.is_made() => (Body::Idle(cell), outcome),
-            Ok(Poll::Ready((cell, outcome))) => (self.unmade(cell), outcome),
-            Err(panic) => (Body::Gone, Err(panicked(panic.as_ref()))),
+        let (next, outcome) = match self.poll_run(run, cx) {
+            Poll::Pending => return waiting(&self.control),
+            Poll::Ready((cell, outcome)) if cell.is_made() => (Body::Idle(cell), outcome),
+            Poll::Ready((cell, outcome)) => (self.unmade(cell), outcome),
         };
         let old = std::mem::replace(body, next);
         self.control.ended();
@@ -225,6 +213,7 @@ impl Guest {
     }
 
     fn poll_run(&self, run: &mut Run, cx: &mut Context<'_>) -> Poll<(Box<StoreCell>, Outcome)> {
+        point("poll");
         let Some(lease) = run.lease.take() else { return run.future.as_mut().poll(cx) };
         let (polled, permit) = lease.offer(|| run.future.as_mut().poll(cx));
         let unclaimed = permit.unclaimed();
@@ -236,46 +225,6 @@ impl Guest {
         }
     }
 
-    /// Takes a doomed guest down when its runner is not at it: a client that has its turn may be
-    /// far away. Does nothing while somebody else holds the store: whoever lets go of it, having
-    /// polled or visited, looks here afterwards.
-    pub fn wind_up(&self) {
-        let mut cx = Context::from_waker(Waker::noop());
-        while self.control.owes_its_end() && !self.body.is_locked() {
-            match self.poll(&mut cx) {
-                Step::Done(job, outcome) => job.finish(outcome),
-                Step::Host(..) | Step::Wait | Step::Idle | Step::Gone => return,
-            }
-        }
-    }
-
-    /// Ends the job of a client that had its turn and is gone, and hands the guest on.
-    pub fn expire(&self, job: JobId) {
-        self.control.cancel(job, Reason::Interrupt);
-        let mut cx = Context::from_waker(Waker::noop());
-        while self.control.is_running(job) && self.control.has_turn(job) {
-            if self.body.is_locked() {
-                // Whoever polls sees that it must stop.
-                std::thread::sleep(HANDS_OFF);
-                continue;
-            }
-            let _slice = ticker::Slice::begin();
-            match self.poll(&mut cx) {
-                Step::Done(job, outcome) => job.finish(outcome),
-                Step::Host(..) | Step::Wait => std::thread::yield_now(),
-                Step::Idle | Step::Gone => break,
-            }
-        }
-        self.pass_on(job);
-    }
-
-    /// The client of `job` is done with its turn.
-    pub fn pass_on(&self, job: JobId) {
-        if self.control.hand_on(job) {
-            self.wind_up();
-        }
-    }
-
     /// Enters the store of an idle guest, or of one parked in a host call.
     ///
     /// # Errors
@@ -283,7 +232,7 @@ impl Guest {
     pub fn access<R>(&self, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {
         let inside = self.control.begin_access()?;
         let answer = enter(&mut self.body.lock(), f);
-        self.leave(inside);
+        self.end_visit(inside);
         answer
     }
 
@@ -294,58 +243,17 @@ impl Guest {
             Err(error) => return Some(Err(error)),
         };
         let answer = self.body.try_lock().map(|mut body| enter(&mut body, f));
-        self.leave(inside);
+        self.end_visit(inside);
         answer
     }
 
     /// A visitor is out of the store. A runner's thread that was kept out is woken; where clients
     /// poll, the one that was kept out may have gone meanwhile.
-    fn leave(&self, inside: Access<'_>) {
+    fn end_visit(&self, inside: Access<'_>) {
         drop(inside);
         if self.control.runner == Runner::Scheduler {
             self.wind_up();
         }
-    }
-
-    /// Ends the guest in any state. When the answer is `Later`, [`Control::mourn`] tells its end.
-    pub fn destroy(&self) -> Destroyed {
-        if self.doom() { self.bury(self.body.lock()) } else { Destroyed::Later }
-    }
-
-    /// As [`Guest::destroy`], but `None` when somebody is inside just then, or the store takes long to
-    /// drop: to be asked again where waiting is fine.
-    pub fn try_destroy(&self) -> Option<Destroyed> {
-        if !self.doom() {
-            return Some(Destroyed::Later);
-        }
-        let body = self.body.try_lock()?;
-        let long = matches!(&*body, Body::Idle(cell) if cell.takes_long());
-        (!long).then(|| self.bury(body))
-    }
-
-    /// No runner could be found: the queue is answered with `error`, and the next job asks for a
-    /// runner again. A guest that was destroyed meanwhile goes on this thread.
-    pub fn abandon(&self, error: &Error) {
-        if self.control.abandon(error) {
-            drop(self.bury(self.body.lock()));
-            self.control.gone();
-        }
-    }
-
-    /// True when the store is the caller's to take.
-    fn doom(&self) -> bool {
-        let ours = self.control.doom();
-        // After that: the guest must not take this for the end of its input.
-        self.inbox.destroy();
-        ours
-    }
-
-    fn bury(&self, mut body: MutexGuard<'_, Body>) -> Destroyed {
-        let old = std::mem::replace(&mut *body, Body::Gone);
-        drop(body);
-        let ((), pending) = deferring(|| drop(old));
-        self.permit.lock().take();
-        if pending.is_empty() { Destroyed::Done } else { Destroyed::Restore(pending) }
     }
 }
 
@@ -366,6 +274,7 @@ fn waiting(control: &Control) -> Step {
 }
 
 fn enter<R>(body: &mut Body, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {
+    point("access");
     match body {
         Body::Idle(cell) => f(View::new(cell.store.as_context_mut())),
         Body::Running(run) => visit_run(run, f),
@@ -389,11 +298,4 @@ fn visit_run<R>(run: &mut Run, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<
 /// An instance whose memories came from elsewhere lacks its initial content.
 pub(super) fn unmapped() -> Error {
     Error::internal("the instance did not take the memories that were made for it")
-}
-
-/// The job of an ended run. A future that panicked may panic once more while it is dropped.
-fn bury(run: Run) -> Job {
-    let Run { job, future, .. } = run;
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
-    job
 }

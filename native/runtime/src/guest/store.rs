@@ -8,6 +8,7 @@ use wasmtime::{Instance, ResourceLimiter, Store};
 use super::control::Control;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind};
+use crate::inject::point;
 use crate::memory::{Lease, Share};
 use crate::module::Module;
 use crate::options::Limits;
@@ -83,6 +84,12 @@ impl StoreCell {
     /// True once the instance is there.
     pub(super) fn is_made(&self) -> bool {
         self.store.data().instance.is_some()
+    }
+}
+
+impl Drop for StoreCell {
+    fn drop(&mut self) {
+        point("store");
     }
 }
 

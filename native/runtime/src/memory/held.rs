@@ -6,7 +6,9 @@ use super::pool::Pool;
 use super::reset::{self, Area, Reset};
 use super::slot::{Key, Slot};
 use crate::counts::{Live, Object};
+use crate::inject::point;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// A slot taken from a pool for one memory.
@@ -111,6 +113,7 @@ impl Held {
 
     fn restore(&mut self, budget: &mut Option<usize>) -> io::Result<bool> {
         let Some(slot) = &self.slot else { return Ok(true) };
+        point("restore");
         let mut reset = std::mem::take(&mut self.reset);
         let done = reset.advance(&self.area(slot), self.pool.policy(), budget);
         self.reset = reset;
@@ -143,7 +146,8 @@ impl Drop for Held {
         let clean = match self.stage {
             Stage::Taken => false,
             Stage::Ready => true,
-            Stage::Used => self.restored(),
+            // A slot of which nobody knows what it holds is unmapped.
+            Stage::Used => catch_unwind(AssertUnwindSafe(|| self.restored())).unwrap_or(false),
         };
         match self.slot.take() {
             Some(slot) if clean => self.pool.put_back(slot),

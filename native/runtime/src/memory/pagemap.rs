@@ -140,7 +140,14 @@ mod device {
     /// This process's pagemap, when it can be scanned.
     pub(super) fn open() -> Option<&'static File> {
         static FILE: OnceLock<Option<File>> = OnceLock::new();
-        FILE.get_or_init(|| File::open("/proc/self/pagemap").ok().filter(answers)).as_ref()
+        if let Some(known) = FILE.get() {
+            return known.as_ref();
+        }
+        match File::open("/proc/self/pagemap") {
+            // Not kept: there may be files again later.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => None,
+            file => FILE.get_or_init(|| file.ok().filter(answers)).as_ref(),
+        }
     }
 
     /// Older kernels answer ENOTTY; a probe of nothing tells.

@@ -12,6 +12,8 @@
 pub mod artifact;
 #[cfg(feature = "compiler")]
 mod bombs;
+#[cfg(feature = "compiler")]
+mod crew;
 mod facts;
 mod footer;
 mod inspect;

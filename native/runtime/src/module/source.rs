@@ -5,9 +5,10 @@ use wast::Wat;
 use wast::lexer::Lexer;
 use wast::parser::{self, ParseBuffer};
 
-use super::{Facts, Module, bombs};
+use super::{Facts, Module, bombs, crew};
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
+use crate::inject::point;
 use crate::memory::{MemoryData, extract};
 use crate::options::CompileOptions;
 
@@ -16,6 +17,7 @@ const BIG_STACK: usize = 64 << 20;
 
 /// Validates and compiles a module, and takes its memories' images out.
 pub(super) fn compile(wasm: &[u8], options: &CompileOptions) -> Result<Module> {
+    point("compile");
     let engine = Engine::get(options)?;
     validate(&engine, wasm)?;
     refuse_waits(wasm)?;
@@ -84,6 +86,7 @@ pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
         Some(Err(error)) => return Err(malformed(format!("not WebAssembly: {error}"))),
         None => return Err(malformed("not WebAssembly: no bytes".into())),
     }
+    crew::muster(engine.wasmtime())?;
     on_big_stack(|| wasmtime::Module::validate(engine.wasmtime(), wasm))?
         .map_err(|error| invalid(&error))
 }

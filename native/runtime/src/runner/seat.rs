@@ -40,6 +40,15 @@ impl<T> Seat<T> {
         left: impl Fn() -> Duration,
     ) -> Option<T> {
         seats.lock().push(seat.clone());
+        Self::go_on(seat, seats, left)
+    }
+
+    /// The wait itself, for a seat that is among the others, or was given work.
+    pub(super) fn go_on(
+        seat: &Arc<Self>,
+        seats: &Seats<T>,
+        left: impl Fn() -> Duration,
+    ) -> Option<T> {
         loop {
             if let Some(work) = seat.next.lock().take() {
                 return Some(work);

@@ -2,6 +2,7 @@
 //! back when its queue is empty. In steady state no thread is created and none is held by an idle
 //! guest.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
@@ -13,7 +14,8 @@ use super::seat::{Seat, Seats, give};
 use super::signal::Signal;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind, Result};
-use crate::guest::{Guest, Step};
+use crate::guest::{Guest, Step, panicked};
+use crate::inject::point;
 
 /// How long a runner spins for a host's answer before it parks: a host function that reads and
 /// writes memory takes tens of microseconds, and so does a wake on virtual machines.
@@ -67,7 +69,8 @@ impl Worker {
         let mut next = Some(first);
         while let Some(guest) = next {
             self.drive(guest);
-            next = self.park();
+            let parked = catch_unwind(AssertUnwindSafe(|| self.park()));
+            next = parked.unwrap_or_else(|_| self.recover());
         }
     }
 
@@ -75,12 +78,12 @@ impl Worker {
     fn drive(&self, guest: Arc<Guest>) {
         let _live = Live::new(Object::RunningThread);
         BUSY.fetch_add(1, Ordering::Relaxed);
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            drive(&guest, &self.signal);
+        let caught = catch_unwind(AssertUnwindSafe(|| drive(&guest, &self.signal)));
+        // Its clients are answered by nobody else; what it leaves behind may panic once more.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            caught.unwrap_or_else(|panic| guest.fail(&panicked(panic.as_ref())));
+            drop(guest);
         }));
-        if caught.is_err() {
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(guest)));
-        }
         BUSY.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -88,11 +91,21 @@ impl Worker {
     fn park(&self) -> Option<Arc<Guest>> {
         let _live = Live::new(Object::ParkedThread);
         let since = Instant::now();
-        Seat::wait(&self.seat, &PARKED, || IDLE.saturating_sub(since.elapsed()))
+        Seat::wait(&self.seat, &PARKED, || {
+            point("park");
+            IDLE.saturating_sub(since.elapsed())
+        })
+    }
+
+    /// After a panic among the parked threads: a guest that was handed over must not be lost.
+    fn recover(&self) -> Option<Arc<Guest>> {
+        let _live = Live::new(Object::ParkedThread);
+        Seat::go_on(&self.seat, &PARKED, || Duration::ZERO)
     }
 }
 
 fn drive(guest: &Arc<Guest>, signal: &Arc<Signal>) {
+    point("thread");
     let waker = Waker::from(signal.clone());
     guest.control().set_waker(waker.clone());
     let mut cx = Context::from_waker(&waker);
@@ -100,10 +113,7 @@ fn drive(guest: &Arc<Guest>, signal: &Arc<Signal>) {
         match guest.poll(&mut cx) {
             Step::Done(job, outcome) => job.finish(outcome),
             Step::Host(client, call) => {
-                let id = call.id;
-                if !client.host_call(call) {
-                    guest.control().reply(id, Err(Error::host_down()));
-                }
+                guest.tell(&*client, call);
                 wait(signal);
             }
             Step::Wait => wait(signal),

@@ -1,0 +1,178 @@
+//! How a guest ends: destroyed, with its clients, or by a panic of ours.
+//! Rule: whatever ends it, its store, its place in the pool and everybody who waits are seen to.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use super::host_call::HostCall;
+use super::job::{Client, Job, JobId, Reason, panicked};
+use super::poll::{Body, Guest, Run, Step};
+use crate::error::Error;
+use crate::inject::point;
+use crate::memory::{Pending, deferring};
+use crate::options::Runner;
+use crate::ticker;
+
+/// Between two looks at a guest that somebody else polls.
+const HANDS_OFF: Duration = Duration::from_micros(100);
+
+/// How far `destroy` came.
+pub enum Destroyed {
+    /// The store is gone.
+    Done,
+    /// The store is gone, but its memory is still to be restored.
+    Restore(Pending),
+    /// The runner does it.
+    Later,
+}
+
+impl Guest {
+    /// The runner is done with a guest whose store is gone.
+    pub(super) fn leave(&self) {
+        self.permit.lock().take();
+        self.control.gone();
+    }
+
+    /// Its runner panicked: the store cannot be trusted and goes, and whoever waits gets the error.
+    /// Called by the runner only.
+    pub fn fail(&self, error: &Error) {
+        let old = std::mem::replace(&mut *self.body.lock(), Body::Gone);
+        let queue = self.control.condemn();
+        self.inbox.destroy();
+        match old {
+            Body::Running(run) => bury(run).finish(Err(error.clone())),
+            old => drop(catch_unwind(AssertUnwindSafe(|| drop(old)))),
+        }
+        queue.into_iter().for_each(|job| job.finish(Err(error.clone())));
+        self.leave();
+    }
+
+    /// Asks the client to serve a host call. Whatever becomes of that, the guest gets an answer.
+    pub fn tell(&self, client: &dyn Client, call: HostCall) {
+        let id = call.id;
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            point("tell");
+            client.host_call(call)
+        }));
+        match told {
+            Ok(true) => {}
+            Ok(false) => self.control.reply(id, Err(Error::host_down())),
+            Err(panic) => self.control.reply(id, Err(panicked(panic.as_ref()))),
+        }
+    }
+
+    /// Takes a doomed guest down when its runner is not at it: a client that has its turn may be
+    /// far away. Does nothing while somebody else holds the store: whoever lets go of it, having
+    /// polled or visited, looks here afterwards.
+    pub fn wind_up(&self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while self.control.owes_its_end() && !self.body.is_locked() {
+            match self.poll(&mut cx) {
+                Step::Done(job, outcome) => job.finish(outcome),
+                Step::Host(..) | Step::Wait | Step::Idle | Step::Gone => return,
+            }
+        }
+    }
+
+    /// Ends the job of a client that had its turn and is gone, and hands the guest on.
+    pub fn expire(&self, job: JobId) {
+        let ended = catch_unwind(AssertUnwindSafe(|| self.end(job)));
+        if ended.is_err() {
+            // Nobody may wait for what cannot be ended alone.
+            self.destroy_at_leisure();
+        }
+    }
+
+    /// Ends the guest where waiting is fine, restore included.
+    pub fn destroy_at_leisure(&self) {
+        match self.destroy() {
+            Destroyed::Done => {}
+            Destroyed::Restore(pending) => pending.finish(),
+            Destroyed::Later if self.runner() == Runner::Scheduler => self.wind_up(),
+            Destroyed::Later => {}
+        }
+    }
+
+    fn end(&self, job: JobId) {
+        point("expire");
+        self.control.cancel(job, Reason::Interrupt);
+        let mut cx = Context::from_waker(Waker::noop());
+        while self.control.is_running(job) && self.control.has_turn(job) {
+            if self.body.is_locked() {
+                // Whoever polls sees that it must stop.
+                std::thread::sleep(HANDS_OFF);
+                continue;
+            }
+            let _slice = ticker::Slice::begin();
+            match self.poll(&mut cx) {
+                Step::Done(job, outcome) => job.finish(outcome),
+                Step::Host(..) | Step::Wait => std::thread::yield_now(),
+                Step::Idle | Step::Gone => break,
+            }
+        }
+        self.pass_on(job);
+    }
+
+    /// The client of `job` is done with its turn.
+    pub fn pass_on(&self, job: JobId) {
+        if self.control.hand_on(job) {
+            self.wind_up();
+        }
+    }
+
+    /// Ends the guest in any state. When the answer is `Later`, [`Control::mourn`] tells its end.
+    pub fn destroy(&self) -> Destroyed {
+        if self.doom() { self.bury(self.body.lock()) } else { Destroyed::Later }
+    }
+
+    /// As [`Guest::destroy`], but `None` when somebody is inside just then, or the store takes long to
+    /// drop: to be asked again where waiting is fine.
+    pub fn try_destroy(&self) -> Option<Destroyed> {
+        if !self.doom() {
+            return Some(Destroyed::Later);
+        }
+        let body = self.body.try_lock()?;
+        let long = matches!(&*body, Body::Idle(cell) if cell.takes_long());
+        (!long).then(|| self.bury(body))
+    }
+
+    /// No runner could be found: the queue is answered with `error`, and the next job asks for a
+    /// runner again. A guest that was destroyed meanwhile goes on this thread.
+    pub fn abandon(&self, error: &Error) {
+        if self.control.abandon(error) {
+            drop(self.bury(self.body.lock()));
+            self.control.gone();
+        }
+    }
+
+    /// True when the store is the caller's to take.
+    fn doom(&self) -> bool {
+        let ours = self.control.doom();
+        // After that: the guest must not take this for the end of its input.
+        self.inbox.destroy();
+        ours
+    }
+
+    fn bury(&self, mut body: MutexGuard<'_, Body>) -> Destroyed {
+        let old = std::mem::replace(&mut *body, Body::Gone);
+        drop(body);
+        // A destructor that panics has dropped the rest on its way; what is not restored is not reused.
+        let drop_old = AssertUnwindSafe(|| {
+            point("bury");
+            drop(old);
+        });
+        let (_, pending) = deferring(|| catch_unwind(drop_old));
+        self.permit.lock().take();
+        if pending.is_empty() { Destroyed::Done } else { Destroyed::Restore(pending) }
+    }
+}
+
+/// The job of an ended run. A future that panicked may panic once more while it is dropped.
+pub(super) fn bury(run: Run) -> Job {
+    let Run { job, future, .. } = run;
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
+    job
+}
