@@ -4,7 +4,7 @@
 %% finds by itself are made here, in the same shape.
 -module(wasmtime_error).
 
--export([new/3, badarg/2, badarg/3, text/2]).
+-export([new/3, badarg/2, badarg/3, within/2, text/2, start/1]).
 -export_type([class/0, kind/0, frame/0, t/0]).
 
 -type class() :: compile | link | instantiate | limit | pool | call | memory | global
@@ -24,6 +24,11 @@
 
 %% Characters of a foreign term that a message may show.
 -define(CHARS, 500).
+%% As much of a term as could fill them: a part takes a character or more, a character up to 4 bytes.
+-define(PARTS, 1000).
+-define(BYTES, 2048).
+%% Numbers from here on take long to write out.
+-define(LARGE, (1 bsl 2048)).
 
 %% @doc An error of any kind.
 %% @private
@@ -43,12 +48,65 @@ badarg(Class, Message) ->
 badarg(Class, Key, Message) ->
     (badarg(Class, Message))#{key => Key}.
 
-%% @doc A message, cut when a term in it is long.
+%% @doc The result of a call that was given less time than its caller named, with the caller's time in
+%% the message.
+%% @private
+-spec within(Result, timeout()) -> Result when Result :: {ok, [term()]} | {error, t()}.
+within({error, #{class := trap, kind := timeout} = Error}, Ms) when is_integer(Ms) ->
+    {error, Error#{message := text("the call did not end within ~w ms", [Ms])}};
+within(Result, _) ->
+    Result.
+
+%% @doc A message, cut when a term in it is long. A term is cut before it is written out: that takes
+%% longer the larger it is, however little is shown.
 %% @private
 -spec text(io:format(), [term()]) -> binary().
 text(Format, Args) ->
-    Chars = io_lib:format(Format, Args, [{chars_limit, ?CHARS}]),
+    Chars = io_lib:format(Format, [cut(Arg) || Arg <- Args], [{chars_limit, ?CHARS}]),
     case unicode:characters_to_binary(Chars) of
         Text when is_binary(Text) -> Text;
         _ -> iolist_to_binary(io_lib:format("~w", [Chars]))
+    end.
+
+cut(Term) -> element(1, cut(Term, ?PARTS)).
+
+%% What is shown of a term with so many parts at most, and how many more there might have been. Text
+%% stays text.
+cut(Bits, Left) when is_bitstring(Bits), byte_size(Bits) > ?BYTES -> {start(Bits), Left - ?BYTES};
+cut(Bits, Left) when is_bitstring(Bits) -> {Bits, Left - byte_size(Bits)};
+cut([_ | _], Left) when Left =< 0 -> {[], 0};
+cut([_ | _] = List, Left) -> cut_list(List, Left, []);
+cut(Term, Left) when Left =< 0, (is_tuple(Term) orelse is_map(Term)) -> {'...', 0};
+cut(Tuple, Left) when is_tuple(Tuple) ->
+    Parts = [element(N, Tuple) || N <- lists:seq(1, min(Left, tuple_size(Tuple)))],
+    {Cut, Rest} = cut_list(Parts, Left, []),
+    {list_to_tuple(Cut), Rest};
+cut(Map, Left) when is_map(Map) -> cut_map(maps:next(maps:iterator(Map)), Left, #{});
+cut(Number, Left) when is_integer(Number), abs(Number) >= ?LARGE -> {'...', Left};
+cut(Term, Left) -> {Term, Left}.
+
+cut_list([Head | Tail], Left, Seen) when Left > 0 ->
+    {Cut, Rest} = cut(Head, Left - 1),
+    cut_list(Tail, Rest, [Cut | Seen]);
+cut_list([], Left, Seen) -> {lists:reverse(Seen), Left};
+cut_list([_ | _], _, Seen) -> {lists:reverse(Seen), 0};
+cut_list(Tail, Left, Seen) ->
+    {Cut, Rest} = cut(Tail, Left),
+    {lists:reverse(Seen, Cut), Rest}.
+
+cut_map({Key, Value, Next}, Left, Seen) when Left > 0 ->
+    {CutKey, Rest} = cut(Key, Left - 1),
+    {CutValue, Less} = cut(Value, Rest),
+    cut_map(maps:next(Next), Less, Seen#{CutKey => CutValue});
+cut_map(_, Left, Seen) -> {Seen, Left}.
+
+%% @doc As much of a binary as a message could show. It ends where a character does, if it is text.
+-spec start(bitstring()) -> bitstring().
+start(Bits) when byte_size(Bits) =< ?BYTES ->
+    Bits;
+start(Bits) ->
+    <<Start:?BYTES/binary, _/bitstring>> = Bits,
+    case unicode:characters_to_binary(Start) of
+        {incomplete, Text, _} -> Text;
+        _ -> Start
     end.

@@ -46,18 +46,12 @@ answer(Fun, Inst, Args) ->
         throw:Reason -> failed("threw ~0tp", [Reason])
     end.
 
-%% A reason that is text is shown as it is.
-returned(Reason) when is_binary(Reason), byte_size(Reason) > ?TEXT ->
-    %% The rest would not be shown, and megabytes of it take seconds to format.
-    case unicode:characters_to_list(binary:part(Reason, 0, ?TEXT)) of
-        {incomplete, Text, _} -> failed("returned an error: ~ts", [Text]);
-        Text when is_list(Text) -> failed("returned an error: ~ts", [Text]);
-        {error, _, _} -> failed("returned an error: ~0tp", [Reason])
-    end;
+%% A reason that is text is shown as it is. A long one is cut before it is looked at.
 returned(Reason) when is_binary(Reason) ->
-    case unicode:characters_to_list(Reason) of
-        Text when is_list(Text) -> failed("returned an error: ~ts", [Text]);
-        _ -> failed("returned an error: ~0tp", [Reason])
+    Start = wasmtime_error:start(Reason),
+    case unicode:characters_to_binary(Start) of
+        Start -> failed("returned an error: ~ts", [Start]);
+        _ -> failed("returned an error: ~0tp", [Start])
     end;
 returned(Reason) ->
     failed("returned an error: ~0tp", [Reason]).

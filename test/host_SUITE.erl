@@ -87,14 +87,20 @@ t_failures(_) ->
 
 zero() -> list_to_integer("0").
 
-%% A huge reason makes a short message.
+%% A huge reason makes a short message, and text stays text (wasmtime_error_tests: and costs little).
 t_long_reason(_) ->
-    with(fun(_, _) -> error(lists:seq(1, 100_000)) end,
-         fun(Inst) ->
-             {error, #{kind := host_error, message := Message}} =
-                 wasmtime:call(Inst, <<"one">>, [1]),
-             ?assert(byte_size(Message) < 1000)
-         end).
+    Text = fun(Char) -> unicode:characters_to_binary(lists:duplicate(1_000_000, Char)) end,
+    [with(fun(_, _) -> Fun() end,
+          fun(Inst) ->
+              {error, #{kind := host_error, message := Message}} =
+                  wasmtime:call(Inst, <<"one">>, [1]),
+              ?assert(byte_size(Message) < 2500),
+              ?assertNotEqual(nomatch, binary:match(Message, Part))
+          end) || {Fun, Part} <- [{fun() -> error(lists:seq(1, 100_000)) end, <<"raised [1,2,3">>},
+                                  {fun() -> {error, Text($a)} end, <<"error: aaa">>},
+                                  {fun() -> {error, Text(16#20ac)} end, <<"error: \x{20ac}\x{20ac}"/utf8>>},
+                                  {fun() -> {error, binary:copy(<<255>>, 1_000_000)} end, <<"error: <<255,255">>},
+                                  {fun() -> Text($a) end, <<"aaa">>}]].
 
 %% Results of a wrong count or type are a host error that names the position.
 t_wrong_results(_) ->
