@@ -241,7 +241,7 @@ version() -> wasmtime_nif:version().
 %% `Opts' are those of {@link instantiate/2} without `links', plus `compile' (compile options of the run; it always
 %% allocates on demand) and `remove_exports' (names). `Init' lists export names or `{Name, Args}',
 %% called in order, or is a function that gets the instance and returns `ok'. The result is plain
-%% WebAssembly without its start section, without `_initialize' when that was called, and without
+%% WebAssembly without its start section, without `_initialize' when a call of it ended well, and without
 %% `remove_exports'.
 %%
 %% A call that fails is returned as it is. Class `preinit': `init' (the function did not return

@@ -14,18 +14,13 @@
 -spec start(#wasmtime_instance{}, binary(), [term()], map()) ->
           {ok, pos_integer()} | {error, wasmtime_error:t()}.
 start(#wasmtime_instance{ref = Inst0, id = Id} = Inst, Name, Args, Opts) ->
-    ok = noted(Name, Inst),
     case wasmtime_nif:call_async(Inst0, Name, Args, Opts, Id) of
         {drive, Job, Call} ->
             ok = wasmtime_nif:call_guard(Call, spawn(?MODULE, drive, [Call])),
-            {ok, Job};
+            wasmtime_initialized:started(Name, Inst, {ok, Job});
         Other ->
-            Other
+            wasmtime_initialized:started(Name, Inst, Other)
     end.
-
-%% A pre-initialization wants to know whether `_initialize' was called (see wasmtime_preinit).
-noted(<<"_initialize">>, #wasmtime_instance{funs = #{initialized := Flag}}) -> atomics:put(Flag, 1, 1);
-noted(_, _) -> ok.
 
 %% @doc A process that does nothing but poll one call. Native code watches it, and who asked.
 -spec drive(reference()) -> ok.
@@ -54,7 +49,7 @@ await(#wasmtime_instance{}, Job, _) ->
 %% The call is over: its message is here, or was taken.
 over(#wasmtime_instance{id = Id} = Inst, Job) ->
     receive
-        {wasmtime_result, Id, Job, Result} -> clean(Inst, Result)
+        {wasmtime_result, Id, Job, Result} -> came(Inst, Job, Result)
     after 0 ->
         unknown("no call ~w of this instance is under way", Job)
     end.
@@ -66,7 +61,7 @@ unknown(Format, Job) ->
 result(#wasmtime_instance{id = Id} = Inst, Job) ->
     receive
         {wasmtime_result, Id, Job, Result} ->
-            clean(Inst, Result);
+            came(Inst, Job, Result);
         {wasmtime_host_call, Id, _, _, _} = HostCall ->
             _ = wasmtime_host:handle(Inst, HostCall),
             result(Inst, Job)
@@ -94,6 +89,10 @@ woken(Ref, #wasmtime_instance{id = Id} = Inst) ->
             _ = wasmtime_host:handle(Inst, HostCall),
             woken(Ref, Inst)
     end.
+
+came(Inst, Job, Result) ->
+    ok = wasmtime_initialized:ended(Job, Inst, Result),
+    clean(Inst, Result).
 
 %% A call that failed may leave a host call that nobody waits for any more. At most one is still
 %% waited for, and that is the last: it belongs to the call that runs now.

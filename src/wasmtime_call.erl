@@ -62,20 +62,22 @@ start(#wasmtime_instance{ref = Inst0} = Inst) ->
           {ok, [term()]} | {error, wasmtime_error:t()}.
 call(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst, Name, Args, Opts) ->
     Result = drive(wasmtime_nif:call_start(Inst0, Name, Args, Opts, undefined), Inst),
-    noted(Name, Inst, Result);
+    wasmtime_initialized:called(Name, Inst, Result);
 call(#wasmtime_instance{ref = Inst0} = Inst, Name, Args, Opts) ->
     Ref = make_ref(),
     Result = finish(wasmtime_nif:call_start(Inst0, Name, Args, Opts, Ref), Ref, Inst),
-    noted(Name, Inst, Result).
+    wasmtime_initialized:called(Name, Inst, Result).
 
 %% @doc Calls the function that a reference refers to.
 -spec call_ref(#wasmtime_instance{}, term(), [term()], map()) ->
           {ok, [term()]} | {error, wasmtime_error:t()}.
 call_ref(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst, Func, Args, Opts) ->
-    drive(wasmtime_nif:call_ref_start(Inst0, Func, Args, Opts, undefined), Inst);
+    Result = drive(wasmtime_nif:call_ref_start(Inst0, Func, Args, Opts, undefined), Inst),
+    wasmtime_initialized:called_ref(Func, Inst, Result);
 call_ref(#wasmtime_instance{ref = Inst0} = Inst, Func, Args, Opts) ->
     Ref = make_ref(),
-    finish(wasmtime_nif:call_ref_start(Inst0, Func, Args, Opts, Ref), Ref, Inst).
+    Result = finish(wasmtime_nif:call_ref_start(Inst0, Func, Args, Opts, Ref), Ref, Inst),
+    wasmtime_initialized:called_ref(Func, Inst, Result).
 
 %% A thread runs the guest. All messages carry a reference that is made just before the wait, so a
 %% full mailbox is not searched.
@@ -130,13 +132,6 @@ run(Inst, Opts) ->
         {ok, _} -> ok;
         Error -> Error
     end.
-
-%% A pre-initialization wants to know whether `_initialize' was called (see wasmtime_preinit).
-noted(<<"_initialize">>, #wasmtime_instance{funs = #{initialized := Flag}}, {ok, _} = Result) ->
-    ok = atomics:put(Flag, 1, 1),
-    Result;
-noted(_, _, Result) ->
-    Result.
 
 %% @doc Ends an instance; its store and its slot are free when this returns.
 -spec destroy(#wasmtime_instance{}) -> ok.

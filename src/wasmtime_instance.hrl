@@ -7,7 +7,7 @@
     id :: reference(),
     runner :: thread | scheduler,
     funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term()),
-              initialized => atomics:atomics_ref()},
+              initialized => ets:table()},
     %% The functions in the order of their names, as native code counts them.
     table :: tuple()
 }).

@@ -40,26 +40,31 @@ run(Wasm, Compile, Instance, Remove, Init) ->
             Error
     end.
 
-typed(Pre, Mod, {Opts, Funs} = Instance, Remove, Plan) ->
+typed(Pre, Mod, {Opts, Funs}, Remove, Plan) ->
     case wasmtime_import:check([Mod], Opts, Funs) of
-        ok -> run(Pre, Mod, Instance, Remove, Plan, atomics:new(1, []));
-        Error -> Error
+        ok ->
+            Table = wasmtime_initialized:new(),
+            try run_with(Pre, Mod, {Opts, Funs#{initialized => Table}}, Remove, Plan)
+            after wasmtime_initialized:delete(Table)
+            end;
+        Error ->
+            Error
     end.
 
-run(Pre, Mod, {Opts, Funs}, Remove, Plan, Flag) ->
-    case wasmtime_call:instantiate(Mod, Opts, Funs#{initialized => Flag}) of
+run_with(Pre, Mod, {Opts, Funs}, Remove, Plan) ->
+    case wasmtime_call:instantiate(Mod, Opts, Funs) of
         {ok, Inst} ->
-            try snapshot(Pre, Inst, Remove, init(Plan, Inst), Flag)
+            try snapshot(Pre, Inst, Remove, init(Plan, Inst))
             after wasmtime_call:destroy(Inst)
             end;
         Error ->
             Error
     end.
 
-snapshot(Pre, #wasmtime_instance{ref = Inst0}, Remove, ok, Flag) ->
-    Ran = [<<"_initialize">> || atomics:get(Flag, 1) =:= 1],
+snapshot(Pre, #wasmtime_instance{ref = Inst0} = Inst, Remove, ok) ->
+    Ran = [<<"_initialize">> || wasmtime_initialized:ran(Inst)],
     wasmtime_nif:preinit_finish(Pre, Inst0, Ran, Remove);
-snapshot(_, _, _, Error, _) ->
+snapshot(_, _, _, Error) ->
     Error.
 
 %% ---- the init -------------------------------------------------------------------------------

@@ -69,8 +69,9 @@ indexed(Ref, _, _) ->
 %% @doc A reference to an exported function. `Name' is `{ok, Binary}' or `error'.
 %% @private
 -spec func(term(), {ok, binary()} | error) -> result(reference()).
-func(#wasmtime_instance{ref = Ref}, {ok, Name}) ->
-    wasmtime_access:retry(Ref, fun() -> wasmtime_nif:func_ref(Ref, Name) end);
+func(#wasmtime_instance{ref = Ref} = Inst, {ok, Name}) ->
+    Result = wasmtime_access:retry(Ref, fun() -> wasmtime_nif:func_ref(Ref, Name) end),
+    wasmtime_initialized:referred(Name, Inst, Result);
 func(#wasmtime_instance{}, error) ->
     {error, wasmtime_error:badarg(call, <<"the name must be text (iodata of UTF-8, or characters) without NUL">>)};
 func(_, _) ->

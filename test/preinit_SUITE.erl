@@ -168,6 +168,44 @@ t_initialize(_) ->
          ?assert(lists:member(<<"_initialize">>, names(Wasm)))
      end || Init <- [[], [{"store", [0, 1]}], fun(_) -> ok end]].
 
+%% It counts when a call of it ended well, by whatever way it was made, and only then.
+t_initialize_by_other_ways(_) ->
+    Async = fun(I, Args, Opts) -> wasmtime:call_async(I, "_initialize", Args, Opts) end,
+    Awaited = fun(I, Args, Opts) -> {ok, Job} = Async(I, Args, Opts), wasmtime:await(I, Job) end,
+    Referred = fun(I, Args) ->
+        {ok, Ref} = wasmtime:funcref(I, "_initialize"),
+        wasmtime:call_ref(I, Ref, Args)
+    end,
+    Message = fun(I) ->
+        {ok, Job} = Async(I, [], #{}),
+        Ref = wasmtime:ref(I),
+        receive {wasmtime_result, Ref, Job, {ok, []}} -> ok end
+    end,
+    Inbox = fun(I) ->
+        {ok, _} = Async(I, [], #{}),
+        wasmtime_test:wait_until(fun() -> wasmtime_test:mailbox() =/= [] end)
+    end,
+    Late = fun(I) -> {error, #{kind := timeout}} = Awaited(I, [], #{timeout => 0}) end,
+    Queued = fun(I) ->
+        {ok, _} = wasmtime:call_async(I, "spin", []),
+        Late(I),
+        {ok, Job} = Async(I, [], #{timeout => 0}),
+        ok = wasmtime:interrupt(I),
+        wasmtime_test:wait_until(fun() -> #{state := S, queued := Q} = wasmtime:info(I), {S, Q} =:= {idle, 0} end),
+        wasmtime_test:wait_until(fun() -> [Job] =:= [J || {wasmtime_result, _, J, _} <- wasmtime_test:mailbox(), J =:= Job] end)
+    end,
+    [begin
+         {ok, Wasm} = preinit(preinit, fun(I) -> Do(I), ok end),
+         ?assertEqual(Stays, lists:member(<<"_initialize">>, names(Wasm))),
+         ?assertEqual([], [M || {wasmtime_result, _, _, {error, #{kind := timeout}}} = M <- wasmtime_test:mailbox()])
+     end || {Stays, Do} <- [{false, fun(I) -> {ok, []} = Awaited(I, [], #{}) end},
+                            {false, fun(I) -> {ok, []} = Referred(I, []) end},
+                            {false, Message}, {false, Inbox},
+                            {true, fun(I) -> {error, #{kind := badarity}} = Async(I, [1], #{}) end},
+                            {true, fun(I) -> {error, #{kind := badarity}} = Referred(I, [1]) end},
+                            {true, fun(I) -> {ok, _} = wasmtime:funcref(I, "_initialize") end},
+                            {true, Queued}]].
+
 %% Exports that only the init needed can be removed; others cannot be by mistake.
 t_remove_exports(_) ->
     {ok, Wasm} = preinit(preinit, #{remove_exports => ["set", <<"trap">>]}, []),

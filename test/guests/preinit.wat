@@ -22,4 +22,5 @@
   (func (export "load") (param i32) (result i32) (i32.load (local.get 0)))
   (func (export "grow") (param i32) (result i32) (memory.grow (local.get 0)))
   (func (export "starts") (result i32) (global.get $starts))
+  (func (export "spin") (loop (br 0)))
   (func (export "trap") unreachable))
