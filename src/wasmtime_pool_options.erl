@@ -127,7 +127,10 @@ common(instance, _, _) -> refuse(instance, "instance must be a map of instance o
 name(Name) when is_atom(Name), Name =/= undefined -> {local, Name};
 name({local, Name}) when is_atom(Name), Name =/= undefined -> {local, Name};
 name({global, _} = Name) -> Name;
-name({via, Module, _} = Name) when is_atom(Module) -> Name;
+name({via, Module, _} = Name) when is_atom(Module) ->
+    wasmtime_name:registers(Module)
+        orelse refuse(name, "~0tp does not register names, as {via, Module, Term} needs", [Module]),
+    Name;
 name(Name) ->
     refuse(name, "name must be an atom, {local, Atom}, {global, Term} or {via, Module, Term}, "
                  "not ~0tp", [Name]).

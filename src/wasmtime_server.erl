@@ -1,6 +1,6 @@
 %% A gen_server that owns one instance, which others call. The guest never runs in it: a caller runs
 %% its own call, and the instance lines calls up.
-%% Rule: it runs no guest except to start, so it always answers; and no handle is given out before
+%% Rule: it runs no guest, not even to start, so it always answers; and no handle is given out before
 %% the keeper has one, too.
 
 %% @doc A supervised instance with a name.
@@ -30,14 +30,23 @@
 
 %% Ms that a supervisor waits: ending an instance takes no longer than a guest's step.
 -define(SHUTDOWN, 5_000).
+%% Ms that a call without a timeout of its own waits for the server before it looks for the server's.
+-define(PROMPT, 10).
+%% Where that is found in the dictionary of the server, which may be suspended.
+-define(TIMEOUT, {?MODULE, timeout}).
 
 -record(state, {
     opts :: map(),
-    module :: wasmtime:wasm_module() | none,
+    module = none :: wasmtime:wasm_module() | none,
     %% What the keeper destroys, by id; the last is the one that new calls get.
     table :: ets:table(),
-    id = 0 :: non_neg_integer(),
-    inst :: wasmtime:instance() | none,
+    fresh = 0 :: non_neg_integer(),
+    inst = none :: wasmtime:instance() | none,
+    %% Who waits for the first instance, and for what of it.
+    early = #{} :: #{reference() => {gen_server:from(), enter | instance}},
+    %% Instances to be made, the first of them by a process.
+    changes = [] :: [{gen_server:from(), wasmtime_pool_options:source() | same}],
+    maker = none :: wasmtime_server_make:maker() | none,
     %% Calls under way: the instance of each and the monitor of its process.
     calls = #{} :: #{reference() => {non_neg_integer(), reference()}},
     monitors = #{} :: #{reference() => reference()},
@@ -62,7 +71,8 @@ child_spec(Opts) ->
 %% `module' (needed): a compiled module, or `{file, Path}' or `{file, Path, LoadOptions}' for an
 %% artifact that each start loads anew. `instance': options of {@link wasmtime:instantiate/2} (`#{}').
 %% `init': calls that a fresh instance begins with, names or `{Name, Args}', or a function of the
-%% instance that returns `ok' (none). `name': an atom, `{local, Atom}', `{global, Term}' or
+%% instance that returns `ok' (none); a process of its own makes them, without a limit of time, and the
+%% server answers meanwhile. `name': an atom, `{local, Atom}', `{global, Term}' or
 %% `{via, Module, Term}' (none). `timeout': ms of a call that names none, its wait included, or
 %% `infinity' (`infinity'). `on_trap': `keep' (the default), or `stop' the server when a call ends with
 %% class `trap' or `exit', or its caller dies.
@@ -74,9 +84,19 @@ child_spec(Opts) ->
           {ok, pid()} | {error, wasmtime:error() | {already_started, pid()} | term()}.
 start_link(Given) ->
     case wasmtime_pool_options:server(Given) of
-        {ok, Opts} -> wasmtime_name:start_link(?MODULE, Opts);
+        {ok, Opts} -> started(wasmtime_name:start_link(?MODULE, Opts));
         Error -> Error
     end.
+
+%% The server can be stopped while it starts, so it runs already; whoever starts it waits.
+started({ok, Server}) ->
+    try gen_server:call(Server, start, infinity) of
+        ok -> {ok, Server}
+    catch
+        exit:{Reason, _} -> {error, Reason}
+    end;
+started(Error) ->
+    Error.
 
 %% @doc Ends a server that no supervisor would start again.
 -spec stop(server()) -> ok | {error, wasmtime:error()}.
@@ -109,13 +129,16 @@ call(Server, Name, Args, Opts) ->
 
 local(Server, Name, Args, Opts) ->
     {Start, Ref} = {erlang:monotonic_time(millisecond), make_ref()},
-    try gen_server:call(Server, {enter, Ref}, maps:get(timeout, Opts, infinity)) of
+    try enter(Server, Ref, Opts) of
+        {error, _} = Error ->
+            Error;
         {Inst, Default} ->
-            Result = wasmtime:call(Inst, Name, Args, left(Opts, Default, Start)),
+            Limit = maps:get(timeout, Opts, Default),
+            Result = wasmtime:call(Inst, Name, Args, Opts#{timeout => left(Limit, Start)}),
             ok = gen_server:cast(Server, {leave, Ref, ending(Result)}),
-            Result
+            wasmtime_error:within(Result, Limit)
     catch
-        %% The server makes a fresh instance.
+        %% The server starts, or is suspended.
         exit:{timeout, _} ->
             ok = gen_server:cast(Server, {leave, Ref, failed}),
             {error, wasmtime_error:new(trap, timeout, <<"the call ran out of time while it waited">>)};
@@ -123,11 +146,27 @@ local(Server, Name, Args, Opts) ->
             gone(Server)
     end.
 
-left(Opts, Default, Start) ->
-    case maps:get(timeout, Opts, Default) of
-        infinity -> Opts#{timeout => infinity};
-        Ms -> Opts#{timeout => max(0, Ms - (erlang:monotonic_time(millisecond) - Start))}
+enter(Server, Ref, #{timeout := Ms}) ->
+    gen_server:call(Server, {enter, Ref}, Ms);
+enter(Server, Ref, _) ->
+    try gen_server:call(Server, {enter, Ref}, ?PROMPT)
+    catch exit:{timeout, _} -> gen_server:call(Server, {enter, Ref}, patience(Server))
     end.
+
+%% What the server's own timeout leaves.
+patience(Server) ->
+    case process_info(Server, dictionary) of
+        {dictionary, Values} ->
+            case lists:keyfind(?TIMEOUT, 1, Values) of
+                {_, Ms} when is_integer(Ms) -> max(0, Ms - ?PROMPT);
+                _ -> infinity
+            end;
+        undefined ->
+            infinity
+    end.
+
+left(infinity, _) -> infinity;
+left(Ms, Start) -> max(0, Ms - (erlang:monotonic_time(millisecond) - Start)).
 
 ending({ok, _}) -> ok;
 ending({error, #{class := Class} = Error}) when Class =:= trap; Class =:= exit -> {trap, Error};
@@ -188,6 +227,8 @@ swap(Server, Source) -> ask(Server, {swap, Source}, fun(Answer) -> Answer end).
 
 ask(Server, Request, Then) ->
     case reach(Server, fun(Process) -> gen_server:call(Process, Request, infinity) end) of
+        %% Also of a process that is no server.
+        {ok, {error, _} = Error} -> Error;
         {ok, Answer} -> Then(Answer);
         {error, _} = Error -> Error
     end.
@@ -205,43 +246,59 @@ gone(Server) ->
 %% ---- the server -----------------------------------------------------------------------------
 
 %% @private
--spec init(map()) -> {ok, #state{}} | {stop, term()}.
-init(#{module := Source} = Opts) ->
+-spec init(map()) -> {ok, #state{}}.
+init(#{timeout := Timeout} = Opts) ->
     process_flag(trap_exit, true),
+    put(?TIMEOUT, Timeout),
     {ok, Table} = wasmtime_keeper:start_link(fun() -> ok end),
-    case with_module(Source, #state{opts = Opts, module = none, table = Table, inst = none}) of
-        {ok, State} -> {ok, State};
-        {error, Error} -> {stop, Error}
-    end.
+    {ok, #state{opts = Opts, table = Table}}.
 
 %% @private
 -spec terminate(term(), #state{}) -> ok.
-terminate(_, #state{table = Table, inst = Inst}) ->
+terminate(_, #state{maker = Maker, table = Table, inst = Inst, opts = #{name := Name}}) ->
+    Maker =:= none orelse wasmtime_server_make:stop(Maker),
     ok = wasmtime_keeper:destroy_all(Table),
-    wasmtime:destroy(Inst).
+    case Inst of
+        %% Whoever starts it may do so again at once.
+        none -> wasmtime_name:unregister(Name);
+        _ -> wasmtime:destroy(Inst)
+    end.
 
 %% @private
--spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
-handle_call({enter, Ref}, {Pid, _}, #state{inst = Inst, id = Id, opts = Opts} = S) ->
-    #state{calls = Calls, monitors = Monitors} = S,
-    Monitor = monitor(process, Pid),
-    {reply, {Inst, map_get(timeout, Opts)},
-     S#state{calls = Calls#{Ref => {Id, Monitor}}, monitors = Monitors#{Monitor => Ref}}};
-handle_call(instance, _, #state{inst = Inst} = S) ->
-    {reply, Inst, S};
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
+handle_call({enter, Ref}, {Pid, _} = From, S) ->
+    reply(enter, Ref, From, entered(Ref, Pid, forgotten(Ref, S)));
+handle_call(instance, From, S) ->
+    reply(instance, make_ref(), From, S);
+handle_call(interrupt, _, #state{inst = none} = S) ->
+    {reply, not_running, S};
 handle_call(interrupt, _, #state{inst = Inst} = S) ->
     {reply, wasmtime:interrupt(Inst), S};
-handle_call(info, _, #state{calls = Calls, counts = Counts, id = Fresh} = S) ->
+handle_call(info, _, #state{calls = Calls, counts = Counts, fresh = Fresh} = S) ->
     {reply, Counts#{in_flight => map_size(Calls), fresh => Fresh}, S};
-handle_call(reset, _, S) ->
-    changed(fresh(S), S);
-handle_call({swap, Source}, _, S) ->
-    changed(with_module(Source, S), S);
+handle_call(start, From, #state{opts = #{module := Source}} = S) ->
+    {noreply, change(From, Source, S)};
+handle_call(reset, From, S) ->
+    {noreply, change(From, same, S)};
+handle_call({swap, Source}, From, S) ->
+    {noreply, change(From, Source, S)};
 handle_call(_, _, S) ->
     {reply, {error, wasmtime_error:badarg(call, <<"no request of a wasmtime_server">>)}, S}.
 
-changed({ok, S}, #state{id = Old}) -> {reply, ok, retired(Old, S)};
-changed(Error, S) -> {reply, Error, S}.
+reply(What, Ref, From, #state{inst = none, early = Early} = S) ->
+    {noreply, S#state{early = Early#{Ref => {From, What}}}};
+reply(What, _, _, S) ->
+    {reply, present(What, S), S}.
+
+present(enter, #state{inst = Inst, opts = #{timeout := Timeout}}) -> {Inst, Timeout};
+present(instance, #state{inst = Inst}) -> Inst.
+
+entered(Ref, Pid, #state{calls = Calls, monitors = Monitors} = S) ->
+    Monitor = monitor(process, Pid),
+    S#state{calls = Calls#{Ref => {id(S), Monitor}}, monitors = Monitors#{Monitor => Ref}}.
+
+%% The instance that new calls get: the first one when there is none yet.
+id(#state{fresh = Fresh}) -> max(1, Fresh).
 
 %% @private
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
@@ -252,6 +309,9 @@ handle_cast(_, S) ->
 
 %% @private
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
+handle_info({'DOWN', Monitor, process, _, Reason}, #state{maker = {_, Monitor}, table = Table} = S) ->
+    Made = wasmtime_server_make:result(Reason, Table, S#state.fresh + 1),
+    made(Made, S#state{maker = none});
 handle_info({'DOWN', Monitor, process, _, Reason}, #state{monitors = Monitors} = S) ->
     leave(maps:get(Monitor, Monitors, none), {trap, {caller_died, Reason}}, S);
 handle_info({'EXIT', _, Reason}, #state{table = Table} = S) ->
@@ -262,18 +322,31 @@ handle_info({'EXIT', _, Reason}, #state{table = Table} = S) ->
 handle_info(_, S) ->
     {noreply, S}.
 
-leave(Ref, Ending, #state{calls = Calls, monitors = Monitors} = S) ->
+leave(Ref, Ending, S) ->
+    case taken(Ref, S) of
+        {Id, Next} -> ended(Ending, Id, retired(Id, counted(Ending, Next)));
+        error -> {noreply, S}
+    end.
+
+%% One that asks again, as the server did not answer in time.
+forgotten(Ref, S) ->
+    case taken(Ref, S) of
+        {Id, Next} -> retired(Id, Next);
+        error -> S
+    end.
+
+taken(Ref, #state{calls = Calls, monitors = Monitors, early = Early} = S) ->
     case maps:take(Ref, Calls) of
         {{Id, Monitor}, Rest} ->
             true = demonitor(Monitor, [flush]),
-            Next = S#state{calls = Rest, monitors = maps:remove(Monitor, Monitors)},
-            ended(Ending, Id, retired(Id, counted(Ending, Next)));
+            {Id, S#state{calls = Rest, monitors = maps:remove(Monitor, Monitors),
+                         early = maps:remove(Ref, Early)}};
         error ->
-            {noreply, S}
+            error
     end.
 
-%% A trap of an instance that was replaced meanwhile is of no more interest.
-ended({trap, Why}, Id, #state{id = Id, opts = #{on_trap := stop}} = S) ->
+%% A trap of an instance that was replaced meanwhile, or not made yet, is of no more interest.
+ended({trap, Why}, Id, #state{fresh = Id, opts = #{on_trap := stop}} = S) ->
     {stop, {wasmtime_trap, Why}, S};
 ended(_, _, S) ->
     {noreply, S}.
@@ -285,10 +358,8 @@ count(What, #state{counts = Counts} = S) ->
     S#state{counts = maps:update_with(What, fun(N) -> N + 1 end, Counts)}.
 
 %% Ends an instance that is not the present one, once no call of it is left.
-retired(Id, #state{id = Id} = S) ->
-    S;
 retired(Id, #state{calls = Calls, table = Table} = S) ->
-    case lists:keymember(Id, 1, maps:values(Calls)) of
+    case Id =:= id(S) orelse lists:keymember(Id, 1, maps:values(Calls)) of
         true ->
             S;
         false ->
@@ -299,34 +370,27 @@ retired(Id, #state{calls = Calls, table = Table} = S) ->
 
 %% ---- instances ------------------------------------------------------------------------------
 
-with_module(Source, S) ->
-    case wasmtime_pool_options:module(instantiate, Source) of
-        {ok, Mod} -> fresh(S#state{module = Mod});
-        Error -> Error
-    end.
+%% One after the other, in the order of their coming.
+change(From, Source, #state{changes = Changes} = S) ->
+    next(S#state{changes = Changes ++ [{From, Source}]}).
 
-fresh(#state{module = Mod, opts = #{instance := Instance, init := Init}, id = Id, table = Table} = S) ->
-    case wasmtime:instantiate(Mod, Instance) of
-        {ok, Inst} ->
-            true = ets:insert(Table, {Id + 1, self(), wasmtime_keeper:bare(Inst)}),
-            begun(run_init(Init, Inst), S#state{inst = Inst, id = Id + 1});
-        Error ->
-            Error
-    end.
+next(#state{maker = none, changes = [{_, Given} | _]} = S) ->
+    #state{module = Mod, opts = Opts, table = Table, fresh = Fresh} = S,
+    Source = case Given of same -> Mod; _ -> Given end,
+    S#state{maker = wasmtime_server_make:start(Source, Opts, Table, Fresh + 1)};
+next(S) ->
+    S.
 
-begun(ok, S) ->
-    {ok, S};
-begun(Error, #state{inst = Inst, id = Id, table = Table}) ->
-    true = ets:delete(Table, Id),
-    ok = wasmtime:destroy(Inst),
-    Error.
+made({ok, Mod, Inst}, #state{changes = [{From, _} | Rest], fresh = Fresh} = S) ->
+    gen_server:reply(From, ok),
+    Next = S#state{module = Mod, inst = Inst, fresh = Fresh + 1, changes = Rest},
+    {noreply, next(retired(max(1, Fresh), welcomed(Next)))};
+made({error, Error}, #state{inst = none} = S) ->
+    {stop, Error, S};
+made(Error, #state{changes = [{From, _} | Rest]} = S) ->
+    gen_server:reply(From, Error),
+    {noreply, next(S#state{changes = Rest})}.
 
-run_init([], _) ->
-    ok;
-run_init([{Name, Args} | Rest], Inst) ->
-    case wasmtime:call(Inst, Name, Args) of
-        {ok, _} -> run_init(Rest, Inst);
-        Error -> Error
-    end;
-run_init(Fun, Inst) ->
-    wasmtime_preinit:run_fun(instantiate, Fun, Inst).
+welcomed(#state{early = Early} = S) ->
+    maps:foreach(fun(_, {From, What}) -> gen_server:reply(From, present(What, S)) end, Early),
+    S#state{early = #{}}.

@@ -292,7 +292,8 @@ t_options(_) ->
     Good = opts(fun(X) -> X end),
     [?assertMatch({error, #{class := instantiate, kind := badarg, key := Key, message := <<_, _/binary>>}},
                   wasmtime_server:start_link(Good#{Key => Value}))
-     || {Key, Value} <- [{name, "text"}, {name, undefined}, {name, {via, "m", x}}, {module, nonsense},
+     || {Key, Value} <- [{name, "text"}, {name, undefined}, {name, {via, "m", x}},
+                         {name, {via, no_such_module, x}}, {name, {via, lists, x}}, {module, nonsense},
                          {module, make_ref()}, {module, {file, 1}}, {instance, []},
                          {init, x}, {init, [x]}, {init, [{"f", x}]}, {init, fun() -> ok end},
                          {timeout, -1}, {timeout, soon}, {on_trap, restart}, {size, 1}]],

@@ -1,0 +1,66 @@
+%% @private
+%% Makes the instance of a server: loads the module, instantiates it, runs the init.
+%% Rule: it does so in a process of its own, which may take for ever or be killed; the keeper has the
+%% instance before any init call runs.
+-module(wasmtime_server_make).
+
+-export([start/4, result/3, stop/1]).
+-export_type([maker/0]).
+
+-type maker() :: {pid(), Monitor :: reference()}.
+
+%% @doc A process that makes an instance, which is a row of that id in the keeper's table. It ends with
+%% the server.
+-spec start(wasmtime_pool_options:source(), map(), ets:table(), pos_integer()) -> maker().
+start(Source, Opts, Table, Id) ->
+    Server = self(),
+    spawn_opt(fun() -> exit({?MODULE, make(Source, Opts, Table, {Id, Server})}) end, [link, monitor]).
+
+%% @doc What a process that ended so has made. Nothing is left of what failed.
+-spec result(term(), ets:table(), pos_integer()) ->
+          {ok, wasmtime:wasm_module(), wasmtime:instance()} | {error, wasmtime:error()}.
+result({?MODULE, Result}, _, _) ->
+    Result;
+result(Reason, Table, Id) ->
+    _ = [spawn(fun() -> wasmtime:destroy(Inst) end) || {_, _, Inst} <- ets:take(Table, Id)],
+    Message = wasmtime_error:text("the process that made the instance died: ~0tp", [Reason]),
+    {error, wasmtime_error:new(instantiate, init, Message)}.
+
+%% @doc Ends such a process; afterwards it adds nothing to the table.
+-spec stop(maker()) -> ok.
+stop({Pid, Monitor}) ->
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, process, Pid, _} -> ok end.
+
+make(Source, Opts, Table, Row) ->
+    case wasmtime_pool_options:module(instantiate, Source) of
+        {ok, Mod} -> instance(Mod, Opts, Table, Row);
+        Error -> Error
+    end.
+
+%% What the instance streams goes to the server, as if that had made it.
+instance(Mod, #{instance := Instance, init := Init}, Table, {Id, Server}) ->
+    case wasmtime:instantiate(Mod, maps:merge(#{stream => Server}, Instance)) of
+        {ok, Inst} ->
+            true = ets:insert(Table, {Id, Server, wasmtime_keeper:bare(Inst)}),
+            begun(init(Init, Inst), Mod, Inst, Table, Id);
+        Error ->
+            Error
+    end.
+
+begun(ok, Mod, Inst, _, _) ->
+    {ok, Mod, Inst};
+begun(Error, _, Inst, Table, Id) ->
+    ok = wasmtime:destroy(Inst),
+    true = ets:delete(Table, Id),
+    Error.
+
+init([], _) ->
+    ok;
+init([{Name, Args} | Rest], Inst) ->
+    case wasmtime:call(Inst, Name, Args) of
+        {ok, _} -> init(Rest, Inst);
+        Error -> Error
+    end;
+init(Fun, Inst) ->
+    wasmtime_preinit:run_fun(instantiate, Fun, Inst).
