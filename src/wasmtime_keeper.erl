@@ -5,7 +5,7 @@
 
 -include("wasmtime_instance.hrl").
 
--export([start_link/1, destroy_all/1, rows/1, bare/1]).
+-export([start_link/1, destroy_all/1, rows/1, has/2, bare/1]).
 -export([init/2]).
 
 %% @doc A table of `{Id, Holder, Instance | none}', which any process may write. It outlives the
@@ -41,6 +41,10 @@ destroy_all(Table) ->
 %% @doc The rows of a table.
 -spec rows(ets:table()) -> [{term(), pid(), wasmtime:instance() | none}].
 rows(Table) -> try ets:tab2list(Table) catch error:badarg -> [] end.
+
+%% @doc Whether there is a row.
+-spec has(ets:table(), term()) -> boolean().
+has(Table, Id) -> try ets:member(Table, Id) catch error:badarg -> false end.
 
 take(Table, Id) -> try ets:take(Table, Id) catch error:badarg -> [] end.
 

@@ -107,6 +107,7 @@ run(Pool, Fun) -> run(Pool, Fun, #{}).
 %% the pool's). A result `{error, _}' counts as failed.
 %%
 %% Errors: class `pool': `overload' (nothing ran: too many wait, or `queue_timeout' passed), `closed',
+%% `pool_exhausted' (nothing ran: others held the module's memories until `queue_timeout' had passed),
 %% `badarg'; and those of {@link wasmtime:instantiate/2}.
 -spec run(pool(), fun((wasmtime:instance()) -> Result), request_options()) ->
           Result | {error, wasmtime:error()}.
@@ -151,7 +152,7 @@ call(Name, Args, Opts, Timeout) ->
     Deadline = erlang:monotonic_time(millisecond) + Timeout,
     fun(Inst) ->
         Left = max(0, Deadline - erlang:monotonic_time(millisecond)),
-        wasmtime:call(Inst, Name, Args, Opts#{timeout => Left})
+        wasmtime_error:within(wasmtime:call(Inst, Name, Args, Opts#{timeout => Left}), Timeout)
     end.
 
 wait(#pool{queue_timeout = Default}, Request) -> maps:get(queue_timeout, Request, Default).

@@ -40,7 +40,9 @@ emit(#pool{telemetry = Callback, name = Pool} = P, Name, Measurements, Metadata)
 %% One that fails fails often: it is said once.
 failed(#pool{words = Words, name = Pool}, Event, Why) ->
     case wasmtime_pool_ticket:first_time(Words) of
-        true -> logger:warning("telemetry of wasmtime pool ~0tp failed at ~0tp, and is not "
-                               "reported again: ~0tp", [Pool, Event, Why]);
+        true ->
+            Text = wasmtime_error:text("telemetry of wasmtime pool ~0tp failed at ~0tp, and is not "
+                                       "reported again: ~0tp", [Pool, Event, Why]),
+            logger:warning("~ts", [Text]);
         false -> ok
     end.

@@ -9,6 +9,11 @@
 
 -export([run/4, find/1, closed/1]).
 
+%% Where a place is free and its room in the module's pool of memories is not: ms until it is tried
+%% again, at first and at most.
+-define(SOON, 1).
+-define(LATER, 16).
+
 %% @doc Runs Fun with a fresh instance. Waits at most Wait ms for a place; Label says to telemetry
 %% what it is.
 -spec run(#pool{}, binary() | function, timeout(), fun((wasmtime:instance()) -> Result)) ->
@@ -20,15 +25,15 @@ run(Pool, Label, Wait, Fun) ->
     case enter(Pool, Wait) of
         {ok, Id, Place} ->
             Queued = erlang:monotonic_time() - Start,
-            with_place(Pool, Id, Place, Fun, {Start, Queued, Meta});
+            with_place(Pool, Id, Place, Wait, Fun, {Start, Queued, Meta});
         {error, #{kind := Kind}} = Error ->
             Queued = erlang:monotonic_time() - Start,
             _ = Kind =:= overload andalso overloaded(Pool, Queued, Error, Meta),
             stopped(Pool, Error, {Start, Queued, Meta})
     end.
 
-with_place(Pool, Id, Place, Fun, Times) ->
-    case instance(Pool, Id) of
+with_place(Pool, Id, Place, Wait, Fun, {Start, _, _} = Times) ->
+    case instance(Pool, Id, {Start, Wait}, ?SOON) of
         {ok, Inst} ->
             try Fun(Inst) of
                 Result ->
@@ -64,20 +69,53 @@ entered(full, #pool{words = Words, max_queue = Max} = Pool, Id, Wait) ->
         _ -> wasmtime_pool_server:wait(Pool, Id, Wait)
     end,
     case Answer of
-        {ok, Place} -> {ok, Id, Place};
-        Refusal -> delete(Pool, Id), {error, refused(Refusal, Pool, Wait)}
+        {ok, Place} ->
+            {ok, Id, Place};
+        unanswered ->
+            forsake(Pool, Id),
+            {error, refused(queue_timeout, Pool, Wait)};
+        Refusal ->
+            delete(Pool, Id),
+            {error, refused(Refusal, Pool, Wait)}
     end;
 entered(closed, Pool, Id, _) ->
     delete(Pool, Id),
     {error, closed(Pool)}.
 
+%% The pool's process may give a place to one that waits no more: it writes the place and then looks
+%% for the row, we do it the other way round, so that one of us gives the place back.
+forsake(#pool{words = Words, size = Size} = Pool, Id) ->
+    delete(Pool, Id),
+    case wasmtime_pool_ticket:find(Words, Size, Id) of
+        {ok, Place} -> give(Pool, Id, Place);
+        none -> true
+    end,
+    wasmtime_pool_server:forsaken(Pool, Id).
+
 %% After a wait the pool may have another module.
-instance(#pool{server = Server} = Pool, Id) ->
+instance(#pool{server = Server} = Pool, Id, Limit, Pause) ->
     #pool{template = Template} = persistent_term:get(?POOL(Server), Pool),
     case wasmtime:instantiate(Template) of
         {ok, Inst} -> kept(update(Pool, Id, wasmtime_keeper:bare(Inst)), Inst, Pool);
+        {error, #{kind := pool_exhausted}} = Error -> no_room(Error, Pool, Id, Limit, Pause);
         Error -> Error
     end.
+
+%% A caller that was killed before its row named the instance leaves that to be collected, and nobody
+%% is told when; others who use the module's slots come and go, too. So room is waited for as a place
+%% is: as long as the request may wait.
+no_room(Error, #pool{words = Words} = Pool, Id, {Start, Wait} = Limit, Pause) ->
+    Left = left(Start, Wait),
+    case wasmtime_pool_ticket:state(Words) of
+        ended -> {error, closed(Pool)};
+        _ when Left =:= 0 -> Error;
+        _ -> timer:sleep(min(Pause, Left)), instance(Pool, Id, Limit, min(2 * Pause, ?LATER))
+    end.
+
+left(_, infinity) -> infinity;
+left(Start, Wait) ->
+    Passed = erlang:convert_time_unit(erlang:monotonic_time() - Start, native, millisecond),
+    max(0, Wait - Passed).
 
 %% Who ends all requests writes the state and then looks at the rows; we do it the other way round.
 kept(Kept, Inst, #pool{words = Words} = Pool) ->

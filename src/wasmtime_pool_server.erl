@@ -7,7 +7,7 @@
 
 -include("wasmtime_pool.hrl").
 
--export([start_link/1, wait/3, freed/1, drain/2, swap/3]).
+-export([start_link/1, wait/3, forsaken/2, freed/1, drain/2, swap/3]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 %% How often it looks for dead holders, in ms: while some wait, while some run, while none does.
@@ -17,6 +17,8 @@
 -define(QUIET, 1000).
 %% How often the end of the last request is looked for when the server ends, in ms.
 -define(LOOK, 5).
+%% How much later than the server, in ms, one that waits gives up by itself.
+-define(SLACK, 50).
 
 -record(waiter, {from :: gen_server:from(), timer :: reference() | none}).
 -record(drain, {from :: gen_server:from(), since :: integer()}).
@@ -42,10 +44,23 @@
 -spec start_link(map()) -> {ok, pid()} | {error, term()}.
 start_link(Opts) -> wasmtime_name:start_link(?MODULE, Opts).
 
-%% @doc Waits in the queue for a place.
+%% @doc Waits in the queue for a place. `unanswered' when the server does not say in time that the
+%% time is up: it may still give a place.
 -spec wait(#pool{}, pos_integer(), timeout()) ->
-          {ok, pos_integer()} | queue_full | queue_timeout | closed.
-wait(#pool{server = Server}, Id, Ms) -> ask(Server, {wait, Id, Ms}, closed).
+          {ok, pos_integer()} | queue_full | queue_timeout | closed | unanswered.
+wait(#pool{server = Server}, Id, Ms) ->
+    try gen_server:call(Server, {wait, Id, Ms}, patience(Ms))
+    catch
+        exit:{timeout, _} -> unanswered;
+        exit:_ -> closed
+    end.
+
+patience(infinity) -> infinity;
+patience(Ms) -> Ms + ?SLACK.
+
+%% @doc Says that a request waits no more; its row is gone.
+-spec forsaken(#pool{}, pos_integer()) -> ok.
+forsaken(#pool{server = Server}, Id) -> gen_server:cast(Server, {forsaken, Id}).
 
 %% @doc Says that a place is free.
 -spec freed(#pool{}) -> ok.
@@ -126,9 +141,10 @@ less(Ms, Less) -> max(0, Ms - Less).
 %% ---- requests -------------------------------------------------------------------------------
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
-handle_call({wait, Id, Ms}, {Pid, _} = From, #state{pool = #pool{words = Words}} = S) ->
-    case wasmtime_pool_ticket:state(Words) of
-        open -> {noreply, bounded(Id, serve(enqueue(Id, From, Ms, watch(Id, Pid, S))))};
+handle_call({wait, Id, Ms}, {Pid, _} = From, #state{pool = #pool{words = Words, table = Table}} = S) ->
+    case {wasmtime_pool_ticket:state(Words), wasmtime_keeper:has(Table, Id)} of
+        {open, true} -> {noreply, bounded(Id, serve(enqueue(Id, From, Ms, watch(Id, Pid, S))))};
+        {open, false} -> {reply, queue_timeout, S};
         _ -> {reply, closed, S}
     end;
 handle_call({drain, Ms}, From, #state{pool = #pool{words = Words}, drains = Drains} = S) ->
@@ -141,9 +157,10 @@ handle_call({swap, Template, Instance}, _, #state{pool = Pool} = S) ->
     ok = publish(Next),
     {reply, ok, S#state{pool = Next}};
 handle_call(_, _, S) ->
-    {noreply, S}.
+    {reply, {error, wasmtime_error:badarg(pool, <<"no request of a wasmtime_pool">>)}, S}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast({forsaken, Id}, S) -> {noreply, serve(answer(Id, queue_timeout, S))};
 handle_cast(_, S) -> {noreply, S}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
@@ -192,9 +209,19 @@ serve(#state{queue = Queue, waiters = Waiters, pool = #pool{words = Words, size 
             serve(S#state{queue = Rest});
         {{value, Id}, Rest} ->
             case wasmtime_pool_ticket:claim(Words, Size, Id) of
-                {ok, Place} -> serve(answer(Id, {ok, Place}, S#state{queue = Rest}));
+                {ok, Place} -> serve(served(Id, Place, S#state{queue = Rest}));
                 full -> S
             end
+    end.
+
+%% See wasmtime_pool_run: one that gave up takes its row away, and then looks for a place.
+served(Id, Place, #state{pool = #pool{words = Words, table = Table}} = S) ->
+    case wasmtime_keeper:has(Table, Id) of
+        true ->
+            answer(Id, {ok, Place}, S);
+        false ->
+            _ = wasmtime_pool_ticket:give(Words, Place, Id),
+            answer(Id, queue_timeout, S)
     end.
 
 answer(Id, Answer, #state{waiters = Waiters} = S) ->
@@ -279,8 +306,12 @@ drained(#state{pool = #pool{words = Words, size = Size}} = S) ->
 told(Timer, #drain{from = From, since = Since}, #state{pool = Pool, forced = Forced}) ->
     stop(Timer),
     Duration = erlang:monotonic_time() - Since,
-    ok = wasmtime_pool_event:emit(Pool, [drain], #{duration => Duration, forced => Forced}, #{}),
-    gen_server:reply(From, {ok, Forced}).
+    gen_server:reply(From, {ok, Forced}),
+    %% A callback may take long, or ask this process something.
+    _ = spawn(fun() ->
+        wasmtime_pool_event:emit(Pool, [drain], #{duration => Duration, forced => Forced}, #{})
+    end),
+    ok.
 
 %% The time is up.
 force(#state{pool = #pool{words = Words}} = S) ->

@@ -204,13 +204,35 @@ t_names(_) ->
     [?assertError(badarg, F(Bad)) || Bad <- [1, "here", {a, b, c}, {via, no_such_module, x}, make_ref()],
                                      F <- Functions].
 
+%% A pool and a server that are taken for each other say so, and what is no request at all has an answer.
+t_mixed_up(_) ->
+    Pool = start(#{}),
+    ?assertMatch({error, #{kind := badarg}}, gen_server:call(Pool, nonsense)),
+    [?assertMatch(?WASMTIME_ERROR(pool, badarg), F(Pool))
+     || F <- [fun(P) -> wasmtime_server:call(P, "count", []) end,
+              fun(P) -> wasmtime_server:call(P, "count", [], #{timeout => 5000}) end,
+              fun wasmtime_server:instance/1, fun wasmtime_server:interrupt/1, fun wasmtime_server:info/1,
+              fun wasmtime_server:reset/1]],
+    {ok, Server} = wasmtime_server:start_link(#{module => mod(service), instance => instance(fun(X) -> X end)}),
+    ?assertMatch({error, #{kind := badarg}}, gen_server:call(Server, nonsense)),
+    [?assertMatch(?WASMTIME_ERROR(pool, closed), F(Server))
+     || F <- [fun(P) -> wasmtime_pool:request(P, "count", []) end,
+              fun(P) -> wasmtime_pool:run(P, fun(_) -> ok end) end,
+              fun wasmtime_pool:stats/1, fun wasmtime_pool:drain/1, fun wasmtime_pool:stop/1,
+              fun(P) -> wasmtime_pool:swap(P, mod(service)) end]],
+    ?assertEqual({ok, [1]}, wasmtime_server:call(Server, "count", [])),
+    ?assertEqual({ok, [1]}, wasmtime_pool:request(Pool, "count", [])),
+    ok = wasmtime_server:stop(Server),
+    ok = wasmtime_pool:stop(Pool).
+
 %% Every wrong option is named, a pool of memories that is too small too; and what the first instance would
 %% say is said at the start.
 t_options(_) ->
     Good = opts(#{}),
     [?assertMatch({error, #{class := pool, kind := badarg, key := Key, message := <<_, _/binary>>}},
                   wasmtime_pool:start_link(Good#{Key => Value}))
-     || {Key, Value} <- [{name, "text"}, {module, nonsense}, {module, make_ref()}, {instance, []},
+     || {Key, Value} <- [{name, "text"}, {name, {via, no_such_module, x}}, {name, {via, lists, x}},
+                         {module, nonsense}, {module, make_ref()}, {instance, []},
                          {size, 0}, {size, 10_001}, {max_queue, -1}, {max_queue, 1_000_001},
                          {queue_timeout, -1}, {timeout, soon}, {drain_timeout, 1.0},
                          {telemetry, fun() -> ok end}, {telemetry, yes}, {init, []}]],

@@ -64,18 +64,28 @@ t_failures(_) ->
     ?assertMatch(#{in_flight := 0, done := 0, failed := 9, overloaded := 0}, stats(Pool)),
     ok = wasmtime_pool:stop(Pool).
 
-%% A pool that cannot make an instance says why, and the place is free again.
+%% A pool that cannot make an instance says why once the time to wait is over, and the place is free again.
 t_no_instance(_) ->
     Pooled = wasmtime_test:mod(service, wasmtime_test:pool(#{instances => 2})),
     Pool = start(#{module => Pooled, size => 2}),
     {ok, One} = wasmtime:instantiate(Pooled, instance(fun(X) -> X end)),
     {ok, Two} = wasmtime:instantiate(Pooled, instance(fun(X) -> X end)),
-    [?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime_pool:request(Pool, "count", []))
-     || _ <- lists:seq(1, 5)],
+    [?assertMatch(?WASMTIME_ERROR(pool, pool_exhausted), wasmtime_pool:request(Pool, "count", [], Opts))
+     || Opts <- [#{queue_timeout => 0}, #{queue_timeout => 10}, #{timeout => 10}]],
+    %% Room that comes in time is as good as a place that does, however long that takes.
+    {Waits, _} = caller(fun() -> wasmtime_pool:request(Pool, "count", [], #{queue_timeout => infinity}) end),
+    until(Pool, 1, 0),
+    timer:sleep(50),
     ok = wasmtime:destroy(One),
-    ?assertEqual({ok, [1]}, wasmtime_pool:request(Pool, "count", [])),
-    ok = wasmtime:destroy(Two),
-    ?assertMatch(#{in_flight := 0, failed := 5, done := 1}, stats(Pool)),
+    receive {Waits, Result} -> ?assertEqual({ok, [1]}, Result) end,
+    {ok, Three} = wasmtime:instantiate(Pooled, instance(fun(X) -> X end)),
+    %% Nobody waits for room in a pool that has ended.
+    {Late, _} = caller(fun() -> wasmtime_pool:request(Pool, "count", [], #{queue_timeout => infinity}) end),
+    until(Pool, 1, 0),
+    ?assertEqual({ok, 1}, wasmtime_pool:drain(Pool, 0)),
+    receive {Late, Refused} -> ?assertMatch(?WASMTIME_ERROR(pool, closed), Refused) end,
+    [ok = wasmtime:destroy(Inst) || Inst <- [Two, Three]],
+    ?assertMatch(#{in_flight := 0, failed := 4, done := 1}, stats(Pool)),
     ok = wasmtime_pool:stop(Pool).
 
 %% What an instance streams goes to the process that makes the request, wherever the pool was started.
@@ -169,6 +179,36 @@ t_queue_timeout(_) ->
     ?assertEqual([], [M || M <- wasmtime_test:mailbox(), element(1, M) =/= 'DOWN']),
     ok = wasmtime_pool:stop(Pool).
 
+%% A request bounds its own wait, also while the pool's process answers nobody; whatever that does later, no
+%% place is lost.
+t_timeout_of_a_suspended_pool(_) ->
+    Pool = start(#{size => 1, queue_timeout => 30}),
+    [begin
+         Holders = holders(Pool, 1),
+         ok = sys:suspend(Pool),
+         [?assertMatch(?WASMTIME_ERROR(pool, overload), wasmtime_pool:request(Pool, "count", [], Opts))
+          || Opts <- [#{}, #{queue_timeout => 1}, #{timeout => 10, queue_timeout => infinity}]],
+         _ = Before andalso go(Holders),
+         ok = sys:resume(Pool),
+         _ = Before orelse go(Holders),
+         until(Pool, 0, 0),
+         ?assertEqual({ok, [1]}, wasmtime_pool:request(Pool, "count", [], #{queue_timeout => 5000}))
+     end || Before <- [true, false]],
+    ok = wasmtime_pool:stop(Pool).
+
+%% What the message of a timeout names is the time that the request was given, not what its wait left.
+t_timeout_message(_) ->
+    Pool = start(#{size => 1, timeout => 5000}),
+    [Holder] = holders(Pool, 1),
+    {Pid, _} = caller(fun() -> wasmtime_pool:request(Pool, "spin", [], #{timeout => 300}) end),
+    until(Pool, 1, 1),
+    timer:sleep(20),
+    [held] = go([Holder]),
+    receive {Pid, {error, #{kind := timeout, message := Message}}} ->
+        ?assertEqual(<<"the call did not end within 300 ms">>, Message)
+    end,
+    ok = wasmtime_pool:stop(Pool).
+
 %% The pool's `timeout' bounds requests that name none, and not functions.
 t_timeout(_) ->
     Pool = start(#{timeout => 30}),
@@ -212,6 +252,26 @@ t_death_without_a_queue(_) ->
     Pool = start(#{size => 2}),
     Pids = holders(Pool, 2),
     [exit(Pid, kill) || Pid <- Pids],
+    until(Pool, 0, 0),
+    ok = wasmtime_pool:stop(Pool).
+
+%% A module with exactly as many instances as there are places suffices, also for those who come after a
+%% caller that was killed at any moment, say between its instance and its row.
+t_death_in_a_full_pool(_) ->
+    Mod = wasmtime_test:mod(service, wasmtime_test:pool(#{instances => 2})),
+    Pool = start(#{module => Mod, size => 2, queue_timeout => infinity}),
+    Count = fun() -> {ok, [1]} = wasmtime_pool:request(Pool, "count", []) end,
+    Killer = fun() ->
+        Victim = spawn(fun() -> [Count() || _ <- lists:seq(1, 1000)] end),
+        [erlang:yield() || _ <- lists:seq(1, rand:uniform(30))],
+        exit(Victim, kill),
+        Count()
+    end,
+    Each = wasmtime_test:rounds(100, 300, 5000),
+    Killers = [caller(fun() -> [Killer() || _ <- lists:seq(1, Each)], done end) || _ <- [1, 2]],
+    [receive {Pid, Result} -> ?assertEqual(done, Result);
+             {'DOWN', Monitor, _, _, Reason} when Reason =/= normal -> error(Reason)
+     end || {Pid, Monitor} <- Killers],
     until(Pool, 0, 0),
     ok = wasmtime_pool:stop(Pool).
 
