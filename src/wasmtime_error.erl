@@ -27,6 +27,8 @@
 %% As much of a term as could fill them: a part takes a character or more, a character up to 4 bytes.
 -define(PARTS, 1000).
 -define(BYTES, 2048).
+%% A term is written out once for each level that it is deep.
+-define(DEPTH, 50).
 %% Numbers from here on take long to write out.
 -define(LARGE, (1 bsl 2048)).
 
@@ -68,37 +70,40 @@ text(Format, Args) ->
         _ -> iolist_to_binary(io_lib:format("~w", [Chars]))
     end.
 
-cut(Term) -> element(1, cut(Term, ?PARTS)).
+cut(Term) -> element(1, cut(Term, ?PARTS, ?DEPTH)).
 
-%% What is shown of a term with so many parts at most, and how many more there might have been. Text
-%% stays text.
-cut(Bits, Left) when is_bitstring(Bits), byte_size(Bits) > ?BYTES -> {start(Bits), Left - ?BYTES};
-cut(Bits, Left) when is_bitstring(Bits) -> {Bits, Left - byte_size(Bits)};
-cut([_ | _], Left) when Left =< 0 -> {[], 0};
-cut([_ | _] = List, Left) -> cut_list(List, Left, []);
-cut(Term, Left) when Left =< 0, (is_tuple(Term) orelse is_map(Term)) -> {'...', 0};
-cut(Tuple, Left) when is_tuple(Tuple) ->
+%% What is shown of a term with so many parts at most, so deep, and how many more there might have
+%% been. Text stays text.
+cut(Bits, Left, _) when is_bitstring(Bits), byte_size(Bits) > ?BYTES -> {start(Bits), Left - ?BYTES};
+cut(Bits, Left, _) when is_bitstring(Bits) -> {Bits, Left - byte_size(Bits)};
+cut([_ | _], Left, _) when Left =< 0 -> {[], 0};
+cut(Term, Left, Depth) when Left =< 0 orelse Depth =:= 0, is_tuple(Term) orelse is_map(Term) ->
+    {'...', Left};
+cut([_ | _], Left, 0) -> {'...', Left};
+cut([_ | _] = List, Left, Depth) -> cut_list(List, Left, Depth - 1, []);
+cut(Tuple, Left, Depth) when is_tuple(Tuple) ->
     Parts = [element(N, Tuple) || N <- lists:seq(1, min(Left, tuple_size(Tuple)))],
-    {Cut, Rest} = cut_list(Parts, Left, []),
+    {Cut, Rest} = cut_list(Parts, Left, Depth - 1, []),
     {list_to_tuple(Cut), Rest};
-cut(Map, Left) when is_map(Map) -> cut_map(maps:next(maps:iterator(Map)), Left, #{});
-cut(Number, Left) when is_integer(Number), abs(Number) >= ?LARGE -> {'...', Left};
-cut(Term, Left) -> {Term, Left}.
+cut(Map, Left, Depth) when is_map(Map) ->
+    cut_map(maps:next(maps:iterator(Map)), Left, Depth - 1, #{});
+cut(Number, Left, _) when is_integer(Number), abs(Number) >= ?LARGE -> {'...', Left};
+cut(Term, Left, _) -> {Term, Left}.
 
-cut_list([Head | Tail], Left, Seen) when Left > 0 ->
-    {Cut, Rest} = cut(Head, Left - 1),
-    cut_list(Tail, Rest, [Cut | Seen]);
-cut_list([], Left, Seen) -> {lists:reverse(Seen), Left};
-cut_list([_ | _], _, Seen) -> {lists:reverse(Seen), 0};
-cut_list(Tail, Left, Seen) ->
-    {Cut, Rest} = cut(Tail, Left),
+cut_list([Head | Tail], Left, Depth, Seen) when Left > 0 ->
+    {Cut, Rest} = cut(Head, Left - 1, Depth),
+    cut_list(Tail, Rest, Depth, [Cut | Seen]);
+cut_list([], Left, _, Seen) -> {lists:reverse(Seen), Left};
+cut_list([_ | _], _, _, Seen) -> {lists:reverse(Seen), 0};
+cut_list(Tail, Left, Depth, Seen) ->
+    {Cut, Rest} = cut(Tail, Left, Depth),
     {lists:reverse(Seen, Cut), Rest}.
 
-cut_map({Key, Value, Next}, Left, Seen) when Left > 0 ->
-    {CutKey, Rest} = cut(Key, Left - 1),
-    {CutValue, Less} = cut(Value, Rest),
-    cut_map(maps:next(Next), Less, Seen#{CutKey => CutValue});
-cut_map(_, Left, Seen) -> {Seen, Left}.
+cut_map({Key, Value, Next}, Left, Depth, Seen) when Left > 0 ->
+    {CutKey, Rest} = cut(Key, Left - 1, Depth),
+    {CutValue, Less} = cut(Value, Rest, Depth),
+    cut_map(maps:next(Next), Less, Depth, Seen#{CutKey => CutValue});
+cut_map(_, Left, _, Seen) -> {Seen, Left}.
 
 %% @doc As much of a binary as a message could show. It ends where a character does, if it is text.
 -spec start(bitstring()) -> bitstring().

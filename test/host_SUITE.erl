@@ -99,7 +99,7 @@ t_long_reason(_) ->
           end) || {Fun, Part} <- [{fun() -> error(lists:seq(1, 100_000)) end, <<"raised [1,2,3">>},
                                   {fun() -> {error, Text($a)} end, <<"error: aaa">>},
                                   {fun() -> {error, Text(16#20ac)} end, <<"error: \x{20ac}\x{20ac}"/utf8>>},
-                                  {fun() -> {error, binary:copy(<<255>>, 1_000_000)} end, <<"error: <<255,255">>},
+                                  {fun() -> {error, binary:copy(<<0, 255>>, 500_000)} end, <<"error: <<0,255,0">>},
                                   {fun() -> Text($a) end, <<"aaa">>}]].
 
 %% Results of a wrong count or type are a host error that names the position.

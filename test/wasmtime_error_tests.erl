@@ -6,11 +6,13 @@ text(Term) -> wasmtime_error:text("~0tp", [Term]).
 
 %% A small term is shown as it is, of whatever sort.
 small_test() ->
-    Terms = [[], {}, #{}, <<>>, <<"text">>, <<1:3>>, "text", [1 | 2], {a, [b], #{c => <<"d">>}}, 1.5,
+    Terms = [[], {}, #{}, <<>>, <<"text">>, <<1:3>>, "text", [1 | 2], {a, [b], #{c => <<"d">>}}, 1.5, nested(45),
              -1 bsl 100, "\x{20ac}", <<"\x{20ac}"/utf8>>, <<255>>, self(), make_ref(), fun text/1],
     [?assertEqual(unicode:characters_to_binary(io_lib:format("~0tp", [T])), text(T)) || T <- Terms],
     ?assertEqual(<<"a text and 7">>, wasmtime_error:text("a ~ts and ~w", ["text", 7])),
     ?assertEqual(<<"text">>, wasmtime_error:text("~ts", [["t", [<<"e">>, $x]] ++ "t"])).
+
+nested(Levels) -> lists:foldl(fun(_, Inner) -> [Inner] end, [], lists:seq(1, Levels)).
 
 %% A large one is cut, wherever in it the size is: the work is bounded, and so is the message.
 large_test_() ->
@@ -18,7 +20,7 @@ large_test_() ->
     Terms = [Many, binary:copy(<<"a">>, 5_000_000), binary:copy(<<"\x{20ac}"/utf8>>, 1_000_000),
              <<0:8_000_001>>, list_to_tuple(Many), maps:from_list([{N, N} || N <- lists:seq(1, 100_000)]),
              [{Many, Many}, Many], #{Many => Many}, {error, {Many, [x | Many]}}, [<<>> || _ <- Many],
-             1 bsl 1_000_000, [-1 bsl 1_000_000], lists:foldl(fun(_, Acc) -> [Acc] end, [], Many)],
+             1 bsl 1_000_000, [-1 bsl 1_000_000], nested(300_000)],
     [fun() ->
          {Work, Text} = work(fun() -> text(Term) end),
          ?assert(byte_size(Text) < 2500),
