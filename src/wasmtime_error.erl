@@ -106,6 +106,7 @@ cut_map({Key, Value, Next}, Left, Depth, Seen) when Left > 0 ->
 cut_map(_, Left, _, Seen) -> {Seen, Left}.
 
 %% @doc As much of a binary as a message could show. It ends where a character does, if it is text.
+%% @private
 -spec start(bitstring()) -> bitstring().
 start(Bits) when byte_size(Bits) =< ?BYTES ->
     Bits;

@@ -8,8 +8,6 @@
 -export([handle/2, serve/3, answer/3]).
 
 -define(MAX_ID, 16#FFFFFFFFFFFFFFFF).
-%% Bytes of a text that are looked at: more than a message shows.
--define(TEXT, 4096).
 
 %% @doc Serves a host call that came as a message to the instance's host, or to a process that it
 %% was handed on to. One that is over, or was taken before, is not served again.
