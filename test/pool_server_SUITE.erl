@@ -4,6 +4,7 @@
 -compile([export_all, nowarn_export_all]).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("wasmtime/include/wasmtime.hrl").
+-include("../src/wasmtime_pool.hrl").
 -import(wasmtime_test, [caller/1, wait_until/1]).
 -import(wasmtime_pool_test, [instance/1, start/1, start/2, stats/1, until/3, holders/2, go/1, settled_after/1]).
 
@@ -253,6 +254,25 @@ t_death_without_a_queue(_) ->
     Pids = holders(Pool, 2),
     [exit(Pid, kill) || Pid <- Pids],
     until(Pool, 0, 0),
+    ok = wasmtime_pool:stop(Pool).
+
+%% Where a caller is killed before its row names the instance, its place is free sooner than the room: who
+%% gets the place waits for that.
+t_room_of_a_dead_caller(_) ->
+    Mod = wasmtime_test:mod(service, wasmtime_test:pool(#{instances => 1})),
+    Pool = start(#{module => Mod, size => 1, queue_timeout => infinity}),
+    {ok, #pool{words = Words, table = Table, template = Template}} = wasmtime_pool_run:find(Pool),
+    Holds = spawn(fun() -> receive {inst, Inst} -> timer:sleep(100), wasmtime:destroy(Inst) end end),
+    {Victim, Monitor} = spawn_monitor(fun() ->
+        Id = wasmtime_pool_ticket:next(Words),
+        true = ets:insert(Table, {Id, self(), none}),
+        {ok, _} = wasmtime_pool_ticket:take(Words, 1, Id),
+        {ok, Inst} = wasmtime:instantiate(Template),
+        Holds ! {inst, Inst},
+        exit(self(), kill)
+    end),
+    receive {'DOWN', Monitor, process, Victim, Reason} -> ?assertEqual(killed, Reason) end,
+    ?assertEqual({ok, [1]}, wasmtime_pool:request(Pool, "count", [])),
     ok = wasmtime_pool:stop(Pool).
 
 %% A module with exactly as many instances as there are places suffices, also for those who come after a
