@@ -136,7 +136,7 @@ impl End {
         // The process may be gone: then nobody waits.
         self.message.send(self.pid);
         // Only then: a job that is not known any more has left its message.
-        self.instance.forget(self.job);
+        self.instance.jobs().forget(self.job);
     }
 }
 

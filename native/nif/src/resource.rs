@@ -13,6 +13,7 @@ use crate::runner::scheduler::Turn;
 use crate::term::options::Processes;
 
 mod instance;
+mod jobs;
 
 pub use instance::Instance;
 

@@ -37,6 +37,9 @@ static TICKS: AtomicU64 = AtomicU64::new(0);
 /// guest's look at its flag and its next epoch deadline, and would be lost.
 const NAG: Duration = Duration::from_millis(1);
 
+/// Deadlines that are served before the next tick: each may end a job.
+const DUE: usize = 64;
+
 type Key = (Instant, u64);
 
 struct Deadline {
@@ -208,8 +211,14 @@ impl Ticker {
 }
 
 fn take_due(state: &mut State, now: Instant) -> Vec<Deadline> {
-    let later = state.deadlines.split_off(&(now, u64::MAX));
-    std::mem::replace(&mut state.deadlines, later).into_values().collect()
+    let mut due = Vec::new();
+    while due.len() < DUE
+        && let Some(first) = state.deadlines.first_entry()
+        && first.key().0 <= now
+    {
+        due.push(first.remove());
+    }
+    due
 }
 
 /// A panic at one deadline is none of the others'.

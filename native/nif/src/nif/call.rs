@@ -114,17 +114,17 @@ fn call_await<'a>(
     checked(env, || {
         let limit = options::milliseconds(limit)?;
         let (pid, control) = (env.pid(), instance.guest().control());
-        let call = match instance.asker(job) {
+        let call = match instance.jobs().asked(job) {
             None => return Ok(atoms::none().encode(env)),
-            Some((asker, _)) if asker != pid => return Ok(atoms::other().encode(env)),
-            Some((_, call)) => call,
+            Some(asked) if asked.asker != pid => return Ok(atoms::other().encode(env)),
+            Some(asked) => asked.call,
         };
         let awaited = control.wait_for(job, number(pid));
         if awaited == Awaited::Itself {
             return Ok(atoms::itself().encode(env));
         }
         if let Some(after) = limit {
-            instance.keep_limit(job, control.limit(job, after));
+            instance.jobs().keep_limit(job, control.limit(job, after));
         }
         Ok(match call {
             Some(call) if awaited == Awaited::Inside && control.is_polled_by(number(pid)) => {
@@ -189,7 +189,7 @@ fn enqueue(
     let guest = instance.guest();
     let job = Job::new(request, requester.as_client());
     let id = job.id();
-    instance.remember(env.pid(), id);
+    instance.jobs().remember(env.pid(), id);
     let alive = requester.watch(env);
     let submitted = guest.submit(job, timeout);
     if !alive {
@@ -207,7 +207,7 @@ fn enqueue(
         Ok(Submitted::Queued | Submitted::Nested) => Ok(id),
         Err(error) => {
             requester.unwatch(env);
-            instance.forget(id);
+            instance.jobs().forget(id);
             Err(error)
         }
     }

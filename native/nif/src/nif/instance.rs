@@ -159,7 +159,7 @@ fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'
                     atoms::dirty()
                 }
             },
-            Some(destroyed) => ended(&instance, destroyed),
+            Some(destroyed) => ended(&instance, destroyed, false),
             None => atoms::dirty(),
         };
         step.encode(env)
@@ -171,11 +171,12 @@ fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'
 fn instance_destroy_dirty<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
     guarded(env, || {
         instance.take_pending().into_iter().for_each(Pending::finish);
-        ended(&instance, instance.guest().destroy()).encode(env)
+        ended(&instance, instance.guest().destroy(), true).encode(env)
     })
 }
 
-fn ended(instance: &Instance, destroyed: Destroyed) -> Atom {
+/// `dirty` when there is much to do, and this must not take long.
+fn ended(instance: &Instance, destroyed: Destroyed, is_dirty: bool) -> Atom {
     match destroyed {
         Destroyed::Done => atoms::ok(),
         Destroyed::Restore(pending) => {
@@ -183,8 +184,11 @@ fn ended(instance: &Instance, destroyed: Destroyed) -> Atom {
             atoms::ok()
         }
         Destroyed::Later => {
-            if instance.guest().runner() == Runner::Scheduler {
-                instance.guest().wind_up();
+            let winds_up = instance.guest().runner() == Runner::Scheduler;
+            while winds_up && !instance.guest().wind_up() {
+                if !is_dirty {
+                    return atoms::dirty();
+                }
             }
             atoms::wait()
         }

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc, Term};
 use wasmtime_beam::Error;
-use wasmtime_beam::guest::{Guest, JobId, Reason};
+use wasmtime_beam::guest::{Guest, Reason};
 use wasmtime_beam::inject::point;
 use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
-use wasmtime_beam::ticker::Armed;
 
-use super::Call;
+use super::jobs::Jobs;
 use crate::background;
 use crate::client::number;
 use crate::post::Home;
+
+/// Jobs of a dead process that are ended on its scheduler: some microseconds each.
+const FEW_JOBS: usize = 16;
 
 pub struct Instance {
     guest: Option<Arc<Guest>>,
@@ -25,21 +27,11 @@ pub struct Instance {
     /// The instance's name, kept when somebody other than a caller is sent messages.
     id: Option<Home>,
     /// Jobs under way that depend on processes.
-    jobs: Mutex<Vec<Watched>>,
+    jobs: Jobs,
     /// Host calls that processes serve in the host's place.
     servers: Mutex<Vec<Server>>,
     /// Memory of the destroyed guest that is still to be restored.
     pending: Mutex<Option<Pending>>,
-}
-
-/// A job that ends when the process dies. The first of a job is who asked for it.
-struct Watched {
-    pid: LocalPid,
-    job: JobId,
-    /// The deadline of who waits for it.
-    limit: Option<Armed>,
-    /// What another process polls for it.
-    call: Option<ResourceArc<Call>>,
 }
 
 struct Server {
@@ -54,7 +46,7 @@ impl Instance {
             guest: Some(guest),
             host,
             id: host.is_some().then(|| Home::new(id)),
-            jobs: Mutex::default(),
+            jobs: Jobs::default(),
             servers: Mutex::default(),
             pending: Mutex::default(),
         }
@@ -74,60 +66,9 @@ impl Instance {
         self.id.as_ref()
     }
 
-    pub fn remember(&self, pid: LocalPid, job: JobId) {
-        self.jobs.lock().push(Watched { pid, job, limit: None, call: None });
-    }
-
-    /// The job ends with that process too. False when it is over.
-    pub fn depend(&self, pid: LocalPid, job: JobId) -> bool {
-        let mut jobs = self.jobs.lock();
-        let known = jobs.iter().any(|watched| watched.job == job);
-        if known {
-            jobs.push(Watched { pid, job, limit: None, call: None });
-        }
-        known
-    }
-
-    pub fn forget(&self, job: JobId) {
-        let mut gone = Vec::new();
-        let mut jobs = self.jobs.lock();
-        while let Some(at) = jobs.iter().position(|watched| watched.job == job) {
-            // In order: the first of a job is who asked.
-            gone.push(jobs.remove(at));
-        }
-        // Their deadlines and calls are dropped without the lock.
-        drop(jobs);
-    }
-
-    /// The job ends with nobody but who asked for it.
-    pub fn release(&self, job: JobId) {
-        let mut jobs = self.jobs.lock();
-        let asker = jobs.iter().position(|watched| watched.job == job);
-        let mut at = 0;
-        jobs.retain(|watched| {
-            at += 1;
-            watched.job != job || Some(at - 1) == asker
-        });
-    }
-
-    /// Keeps what polls the job: its asker may have to.
-    pub fn hold(&self, job: JobId, call: ResourceArc<Call>) {
-        self.with(job, |watched| watched.call = Some(call));
-    }
-
-    /// Who asked for a job under way, and what polls it.
-    pub fn asker(&self, job: JobId) -> Option<(LocalPid, Option<ResourceArc<Call>>)> {
-        self.with(job, |watched| (watched.pid, watched.call.clone()))
-    }
-
-    /// Keeps the deadline of who waits for the job as long as that lasts.
-    pub fn keep_limit(&self, job: JobId, limit: Option<Armed>) {
-        let old = self.with(job, |watched| std::mem::replace(&mut watched.limit, limit));
-        drop(old);
-    }
-
-    fn with<R>(&self, job: JobId, f: impl FnOnce(&mut Watched) -> R) -> Option<R> {
-        self.jobs.lock().iter_mut().find(|watched| watched.job == job).map(f)
+    /// What is asked of it, and by whom.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
     }
 
     /// Takes a host call over for the calling process. False when it was taken, answered or ended
@@ -174,19 +115,16 @@ impl Instance {
 
     /// Ends what a dead process asked for, or polled.
     fn end_jobs_of(&self, pid: LocalPid) {
-        let jobs: Vec<JobId> = {
-            let jobs = self.jobs.lock();
-            jobs.iter().filter(|watched| watched.pid == pid).map(|watched| watched.job).collect()
-        };
-        for job in jobs {
-            match self.guest().runner() {
-                Runner::Thread => drop(self.guest().control().cancel(job, Reason::Interrupt)),
-                // Nobody else polls the guest to its end.
-                Runner::Scheduler => {
-                    let guest = self.guest().clone();
-                    background::run(move || guest.expire(job));
+        let (jobs, guest) = (self.jobs.of(pid), self.guest());
+        match guest.runner() {
+            _ if jobs.is_empty() => {}
+            Runner::Thread if jobs.len() <= FEW_JOBS => {
+                for job in jobs.into_iter().rev() {
+                    guest.control().cancel(job, Reason::Interrupt);
                 }
             }
+            // Where clients take turns, nobody else polls the guest to its end.
+            _ => background::end_jobs(guest.clone(), jobs),
         }
     }
 

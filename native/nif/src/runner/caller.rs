@@ -97,8 +97,7 @@ impl Caller {
     /// Ends the job from the background: the process may be in a host function, or gone.
     pub fn expire(&self) {
         let Some(job) = self.job.get().copied() else { return };
-        let guest = self.guest.clone();
-        background::run(move || guest.expire(job));
+        background::expire(self.guest.clone(), job);
     }
 }
 

@@ -18,10 +18,10 @@ use wasmtime_beam::ticker::{self, Slice};
 use wasmtime_beam::value::Value;
 
 use super::caller::Caller;
-use crate::atoms;
 use crate::client::{Reply, Requester, number};
 use crate::resource::{Call, Instance};
 use crate::term::{error, value};
+use crate::{atoms, background};
 
 /// A call and the process that polls it.
 pub struct Turn {
@@ -82,12 +82,12 @@ pub fn start_unawaited<'a>(
     let caller = Caller::in_place_of(asker.as_client(), pid, instance);
     let (turn, job) = Turn::new(instance, request, caller);
     let (id, call) = (job.id(), ResourceArc::new(Call(turn)));
-    instance.remember(pid, id);
-    instance.hold(id, call.clone());
+    instance.jobs().remember(pid, id);
+    instance.jobs().hold(id, call.clone());
     let alive = asker.watch(env);
     if let Err(failure) = instance.guest().submit(job, timeout) {
         asker.unwatch(env);
-        instance.forget(id);
+        instance.jobs().forget(id);
         return error::encode(env, &failure);
     }
     if !alive {
@@ -125,7 +125,7 @@ impl Turn {
         };
         // From here on the process is outside of the NIF: its death must end the call.
         let pid = self.caller.pid();
-        self.instance.remember(pid, self.job);
+        self.instance.jobs().remember(pid, self.job);
         let call = ResourceArc::new(Call(self));
         call.0.watch(env, pid);
         (call, step).encode(env)
@@ -141,7 +141,7 @@ impl Turn {
 
     /// From here on the death of the process that polls ends the call too.
     pub fn guard(&self, env: Env<'_>, driver: LocalPid) {
-        if self.instance.depend(driver, self.job) {
+        if self.instance.jobs().depend(driver, self.job) {
             self.watch(env, driver);
         }
     }
@@ -161,7 +161,7 @@ impl Turn {
     /// The calling process polls from here on, in the place of the one that was made for it.
     pub fn take_over(&self, env: Env<'_>) {
         *self.driver.lock() = Some(env.pid());
-        self.instance.release(self.job);
+        self.instance.jobs().release(self.job);
         if let Some(monitor) = self.monitor.get() {
             self.instance.demonitor(Some(env), monitor);
         }
@@ -178,9 +178,9 @@ impl Turn {
     /// A panic of ours is the call's result, and its end.
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
         catch_unwind(AssertUnwindSafe(|| self.go_on(env))).unwrap_or_else(|panic| {
-            self.instance.forget(self.job);
+            self.instance.jobs().forget(self.job);
             // At once: the next call of this process would run inside of what is left.
-            self.instance.guest().expire(self.job);
+            background::expire_now(self.instance.guest(), self.job);
             let result = error::encode(env, &panicked(panic.as_ref()));
             Polled::Over((atoms::result(), result).encode(env))
         })
@@ -286,12 +286,15 @@ impl Turn {
 
     fn end(&self, env: Env<'_>) {
         if self.caller.waits() {
-            self.instance.forget(self.job);
+            self.instance.jobs().forget(self.job);
         }
         if let Some(around) = self.around.lock().take() {
             self.instance.guest().control().restore_waker(around);
         }
-        self.instance.guest().pass_on(self.job);
+        let guest = self.instance.guest();
+        if !guest.pass_on(self.job) {
+            background::wind_up(guest.clone());
+        }
         if let Some(monitor) = self.monitor.get() {
             self.instance.demonitor(Some(env), monitor);
         }

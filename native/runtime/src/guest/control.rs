@@ -1,7 +1,6 @@
 //! The part of a guest that any thread may touch while it runs: the queue, cancellation, the parked
 //! host calls, and who may enter the store. It holds no store and no future.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::host_call::{HostCall, HostImport, Parked};
 use super::job::{Client, Job, JobId, Reason};
 use super::meter::Meter;
+use super::queue::Queue;
 use super::serve::too_deep;
 use super::state::{Next, State, Submitted, wake};
 use crate::error::{Class, Error, Kind, Result};
@@ -247,14 +247,15 @@ impl Control {
         self.state.lock().waker.replace(waker)
     }
 
-    /// A runner enters; with `idle` it gets the next job, and without one it is detached.
+    /// A runner enters; with `idle`, when no run is under way, it gets the next job, and without one it
+    /// is detached.
     pub(super) fn enter(&self, idle: bool) -> Next {
         let mut state = self.state.lock();
         state.refused = state.accessing > 0;
         match idle {
             _ if state.refused => Next::Wait,
             false => Next::Go,
-            true if state.doomed => Next::Doomed,
+            true if state.doomed => state.next_refused(),
             true => state.next_job(),
         }
     }
@@ -308,7 +309,7 @@ impl Control {
     }
 
     /// The guest is lost: no job starts after this, and what runs is over. Answers what was queued.
-    pub(super) fn condemn(&self) -> VecDeque<Job> {
+    pub(super) fn condemn(&self) -> Queue {
         let mut state = self.state.lock();
         state.doomed = true;
         let queue = std::mem::take(&mut state.queue);
@@ -323,12 +324,11 @@ impl Control {
         state.doomed && state.attached
     }
 
-    /// No job starts after this; a running one is cancelled and the queue answered. True when the
-    /// caller must take the store itself, false when the runner will.
+    /// No job starts after this, and a running one is cancelled. True when the caller must take the
+    /// store itself; false when the runner will, which answers the queue first.
     pub(super) fn doom(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
         state.doomed = true;
-        let queue = std::mem::take(&mut state.queue);
         let attached = state.attached;
         let running = state.running.first_mut().map(|running| {
             running.cancelled.get_or_insert(Reason::Destroyed);
@@ -341,7 +341,6 @@ impl Control {
             }
             None => wake(state),
         }
-        queue.into_iter().for_each(|job| job.finish(Err(destroyed())));
         !attached
     }
 

@@ -19,6 +19,9 @@ use crate::ticker;
 /// Between two looks at a guest that somebody else polls.
 const HANDS_OFF: Duration = Duration::from_micros(100);
 
+/// Jobs of a doomed guest that are answered in one go: some hundred microseconds on a scheduler.
+const AT_ONCE: usize = 64;
+
 /// How far `destroy` came.
 pub enum Destroyed {
     /// The store is gone.
@@ -66,24 +69,31 @@ impl Guest {
 
     /// Takes a doomed guest down when its runner is not at it: a client that has its turn may be
     /// far away. Does nothing while somebody else holds the store: whoever lets go of it, having
-    /// polled or visited, looks here afterwards.
-    pub fn wind_up(&self) {
+    /// polled or visited, looks here afterwards. False when so many jobs are queued that answering
+    /// them takes long: to be called again where that is fine.
+    pub fn wind_up(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        while self.control.owes_its_end() && !self.body.is_locked() {
+        for _ in 0..AT_ONCE {
+            if !self.control.owes_its_end() || self.body.is_locked() {
+                return true;
+            }
             match self.poll(&mut cx) {
                 Step::Done(job, outcome) => job.finish(outcome),
-                Step::Host(..) | Step::Wait | Step::Idle | Step::Gone => return,
+                Step::Host(..) | Step::Wait | Step::Idle | Step::Gone => return true,
             }
         }
+        false
     }
 
-    /// Ends the job of a client that had its turn and is gone, and hands the guest on.
-    pub fn expire(&self, job: JobId) {
+    /// Ends the job of a client that had its turn and is gone, and hands the guest on. The answer is
+    /// that of [`Guest::wind_up`].
+    pub fn expire(&self, job: JobId) -> bool {
         let ended = catch_unwind(AssertUnwindSafe(|| self.end(job)));
-        if ended.is_err() {
+        ended.unwrap_or_else(|_| {
             // Nobody may wait for what cannot be ended alone.
             self.destroy_at_leisure();
-        }
+            true
+        })
     }
 
     /// Ends the guest where waiting is fine, restore included.
@@ -91,12 +101,12 @@ impl Guest {
         match self.destroy() {
             Destroyed::Done => {}
             Destroyed::Restore(pending) => pending.finish(),
-            Destroyed::Later if self.runner() == Runner::Scheduler => self.wind_up(),
+            Destroyed::Later if self.runner() == Runner::Scheduler => while !self.wind_up() {},
             Destroyed::Later => {}
         }
     }
 
-    fn end(&self, job: JobId) {
+    fn end(&self, job: JobId) -> bool {
         point("expire");
         self.control.cancel(job, Reason::Interrupt);
         let mut cx = Context::from_waker(Waker::noop());
@@ -113,14 +123,12 @@ impl Guest {
                 Step::Idle | Step::Gone => break,
             }
         }
-        self.pass_on(job);
+        self.pass_on(job)
     }
 
-    /// The client of `job` is done with its turn.
-    pub fn pass_on(&self, job: JobId) {
-        if self.control.hand_on(job) {
-            self.wind_up();
-        }
+    /// The client of `job` is done with its turn. The answer is that of [`Guest::wind_up`].
+    pub fn pass_on(&self, job: JobId) -> bool {
+        !self.control.hand_on(job) || self.wind_up()
     }
 
     /// Ends the guest in any state. When the answer is `Later`, [`Control::mourn`] tells its end.

@@ -19,6 +19,7 @@ mod meter;
 mod number;
 mod overdue;
 mod poll;
+mod queue;
 mod refs;
 mod serve;
 mod state;

@@ -171,9 +171,10 @@ impl Guest {
 
     fn step(&self, body: &mut Body, cx: &mut Context<'_>) -> Step {
         point("step");
-        match self.control.enter(matches!(body, Body::Idle(_))) {
+        match self.control.enter(!matches!(body, Body::Running(_))) {
             Next::Go => {}
             Next::Job(job) => self.begin(body, job),
+            Next::Refused(job) => return Step::Done(job, Err(destroyed())),
             Next::Doomed => *body = Body::Gone,
             Next::Wait => return Step::Wait,
             Next::Idle => return Step::Idle,
@@ -252,7 +253,7 @@ impl Guest {
     fn end_visit(&self, inside: Access<'_>) {
         drop(inside);
         if self.control.runner == Runner::Scheduler {
-            self.wind_up();
+            while !self.wind_up() {}
         }
     }
 }

@@ -55,10 +55,7 @@ impl Control {
         if state.running.iter().any(|running| running.id == job) {
             return Awaited::Itself;
         }
-        let Some(at) = state.queue.iter().position(|queued| queued.id == job) else {
-            return Awaited::Comes;
-        };
-        let Some(job) = state.queue.remove(at) else { return Awaited::Comes };
+        let Some(job) = state.queue.remove(job) else { return Awaited::Comes };
         if state.running.len() > MAX_NESTED {
             drop(state);
             job.finish(Err(too_deep()));
@@ -144,9 +141,6 @@ impl State {
             return VecDeque::new();
         }
         let host = running.client.host();
-        let waits = |job: &Job| job.client().waits() && job.client().asker() == host;
-        let (adopted, others) = std::mem::take(&mut self.queue).into_iter().partition(waits);
-        self.queue = others;
-        adopted
+        self.queue.remove_awaited(host)
     }
 }

@@ -1,6 +1,5 @@
 //! What `Control` keeps behind its lock.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -8,6 +7,7 @@ use parking_lot::MutexGuard;
 
 use super::host_call::Parked;
 use super::job::{Client, Job, JobId, Reason};
+use super::queue::Queue;
 use crate::ticker::Armed;
 
 /// What a runner does next.
@@ -15,6 +15,8 @@ pub(super) enum Next {
     /// The run under way goes on.
     Go,
     Job(Job),
+    /// A job that the guest does not come to any more.
+    Refused(Job),
     /// The store goes.
     Doomed,
     /// Somebody is inside the store: poll again after a wake.
@@ -34,7 +36,7 @@ pub enum Submitted {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) queue: VecDeque<Job>,
+    pub(super) queue: Queue,
     /// The job under way, and those that host functions of it asked for, innermost last.
     pub(super) running: Vec<Running>,
     /// A runner has the guest, or is about to get it.
@@ -83,6 +85,11 @@ impl State {
         }
     }
 
+    /// A doomed guest refuses what is queued, one job at a time; then its store goes.
+    pub(super) fn next_refused(&mut self) -> Next {
+        self.queue.pop_front().map_or(Next::Doomed, Next::Refused)
+    }
+
     /// A job counts as running from here on.
     pub(super) fn begin(&mut self, job: &Job) {
         self.running.push(Running::new(job));
@@ -114,10 +121,12 @@ impl State {
     /// Takes out a job that did not begin.
     pub(super) fn remove(&mut self, job: JobId) -> Option<Job> {
         let State { queue, parked, .. } = self;
-        let nested = parked.iter_mut().map(|parked| &mut parked.nested);
-        std::iter::once(queue).chain(nested).find_map(|jobs| {
-            let at = jobs.iter().position(|queued| queued.id == job)?;
-            jobs.remove(at)
+        queue.remove(job).or_else(|| {
+            // Few at each level: they are those of a process that waits for them.
+            parked.iter_mut().map(|parked| &mut parked.nested).find_map(|jobs| {
+                let at = jobs.iter().position(|queued| queued.id == job)?;
+                jobs.remove(at)
+            })
         })
     }
 }

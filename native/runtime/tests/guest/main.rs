@@ -5,6 +5,7 @@ mod host;
 mod limits;
 mod links;
 mod poll;
+mod queue;
 mod refs;
 mod serve;
 mod stop;
