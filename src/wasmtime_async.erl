@@ -40,11 +40,20 @@ await(#wasmtime_instance{ref = Inst0} = Inst, Job, Timeout)
         wait -> result(Inst, Job);
         {drive, Call} -> pump(Call, Inst, Job);
         none -> over(Inst, Job);
+        told -> told(Inst, Job, Timeout);
         itself -> unknown("the call ~w waits for this host function", Job);
         other -> unknown("the call ~w was made by another process", Job)
     end;
 await(#wasmtime_instance{}, Job, _) ->
     unknown("~0tp is no call", Job).
+
+%% Its message comes at once, or was taken: native code knows the call until a moment later.
+told(#wasmtime_instance{id = Id} = Inst, Job, Timeout) ->
+    receive
+        {wasmtime_result, Id, Job, Result} -> clean(Inst, Result)
+    after 1 ->
+        await(Inst, Job, Timeout)
+    end.
 
 %% The call is over: its message is here, or was taken.
 over(#wasmtime_instance{id = Id} = Inst, Job) ->

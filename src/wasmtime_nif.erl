@@ -194,7 +194,7 @@ call_async(_Inst, _Name, _Args, _Opts, _Id) -> ?STUB.
 call_guard(_Call, _Driver) -> ?STUB.
 
 -spec call_await(instance(), non_neg_integer(), timeout()) ->
-          wait | {drive, reference()} | other | itself | none.
+          wait | {drive, reference()} | other | itself | none | told.
 call_await(_Inst, _Job, _Limit) -> ?STUB.
 
 -spec host_claim(instance(), non_neg_integer()) -> boolean().

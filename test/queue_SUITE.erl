@@ -1,10 +1,10 @@
-%% Many calls of one instance at once: a long queue holds nobody up, neither a scheduler nor the calls of
-%% others.
+%% Many calls of one instance at once: whoever awaits one gets its answer, however it ends, and a long
+%% queue holds nobody up: neither a scheduler nor the calls of others.
 -module(queue_SUITE).
 -compile([export_all, nowarn_export_all]).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("wasmtime/include/wasmtime.hrl").
--import(wasmtime_test, [inst/1]).
+-import(wasmtime_test, [inst/1, inst/2, one/1]).
 
 all() -> wasmtime_test:both().
 
@@ -28,6 +28,66 @@ async(Inst, Name, Args) -> async(Inst, Name, Args, #{}).
 async(Inst, Name, Args, Opts) ->
     {ok, Call} = wasmtime:call_async(Inst, Name, Args, Opts),
     Call.
+
+%% Fun() in a process of its own, which must answer.
+answers(Fun) ->
+    {Pid, Monitor} = wasmtime_test:caller(Fun),
+    receive
+        {Pid, Result} -> demonitor(Monitor, [flush]), Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> error({died, Reason})
+    after 60_000 ->
+        At = process_info(Pid, [current_stacktrace, messages]),
+        exit(Pid, kill),
+        error({hangs, At})
+    end.
+
+%% ---- awaits ---------------------------------------------------------------------------------
+
+%% A call that a host function awaits, and that ends just then by its own deadline or that of the wait,
+%% answers; and so does the call around it.
+t_await_ends_in_host_fun(_) ->
+    [?assertEqual({Limit, Timeout, {ok, [7]}},
+                  {Limit, Timeout, answers(fun() -> await_in_host_fun(Limit, Timeout) end)})
+     || {Limit, Timeout} <- [{0, infinity}, {1, infinity}, {infinity, 0}, {infinity, 1}]].
+
+await_in_host_fun(Limit, Timeout) ->
+    Host = fun(Inst, [N]) -> [await_one(Inst, Limit, Timeout) || _ <- lists:seq(1, N)], {ok, [7]} end,
+    wasmtime_test:with_inst(host, (one(Host))#{host_timeout => infinity}, fun(Inst) ->
+        Result = wasmtime:call(Inst, <<"one">>, [wasmtime_test:rounds(3_000, 5_000, 50_000)]),
+        ?assertEqual([], wasmtime_test:mailbox()),
+        Result
+    end).
+
+await_one(Inst, Limit, Timeout) ->
+    case wasmtime:await(Inst, async(Inst, <<"double">>, [1], #{timeout => Timeout}), Limit) of
+        {ok, [2]} -> ok;
+        Ended -> ?assertMatch({error, #{kind := timeout}}, Ended)
+    end.
+
+%% Whoever has the result already is told at once that there is none, also just after it came.
+t_await_again(_) ->
+    Inst = inst(spin),
+    [?assertMatch([ok], lists:usort(answers(fun() -> at_once(8, Fun) end)))
+     || Fun <- [fun() -> twice(Inst, fun wasmtime:await/2) end,
+                fun() -> twice(Inst, fun received/2) end]],
+    ok = wasmtime:destroy(Inst).
+
+at_once(N, Fun) ->
+    Pids = [wasmtime_test:caller(Fun) || _ <- lists:seq(1, N)],
+    [receive {Pid, Result} -> Result end || {Pid, _} <- Pids].
+
+twice(Inst, First) ->
+    [begin
+         Call = async(Inst, <<"ok">>, []),
+         {ok, [1]} = First(Inst, Call),
+         ?assertMatch(?WASMTIME_ERROR(call, badarg), wasmtime:await(Inst, Call, 50))
+     end || _ <- lists:seq(1, wasmtime_test:rounds(10_000, 20_000, 200_000))],
+    ?assertEqual([], wasmtime_test:mailbox()),
+    ok.
+
+received(Inst, Call) ->
+    Ref = wasmtime:ref(Inst),
+    receive {wasmtime_result, Ref, Call, Result} -> Result end.
 
 %% ---- long queues ----------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ rustler::atoms! {
     drive,
     other,
     itself,
+    told,
     // messages
     wasmtime_result,
     wasmtime_host_call,

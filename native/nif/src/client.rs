@@ -108,6 +108,7 @@ impl Client for Inner {
             message: built.unwrap_or_else(|panic| message(Err(panicked(panic.as_ref())))),
             instance: self.instance.clone(),
             monitor: self.monitor.get().copied(),
+            goes_on: !self.waits,
         };
         post::when_allowed(move || end.deliver());
     }
@@ -126,12 +127,18 @@ struct End {
     message: Message,
     instance: ResourceArc<Instance>,
     monitor: Option<Monitor>,
+    /// The process went on, and may await it at any moment.
+    goes_on: bool,
 }
 
 impl End {
     fn deliver(self) {
         if let Some(monitor) = &self.monitor {
             post::demonitor(&self.instance, monitor);
+        }
+        if self.goes_on {
+            // The process may have its message before the job is forgotten.
+            self.instance.jobs().tell(self.job);
         }
         // The process may be gone: then nobody waits.
         self.message.send(self.pid);

@@ -103,7 +103,8 @@ fn call_guard<'a>(env: Env<'a>, call: ResourceArc<Call>, driver: LocalPid) -> Te
 
 /// The calling process is about to wait for a job of its own, for `limit` ms at most: `wait` when a
 /// message comes, `{drive, Call}` when it must poll meanwhile, `other` when the job is another
-/// process's, `itself` when the job waits for this process, `none` when no such job is under way.
+/// process's, `itself` when the job waits for this process, `none` when no such job is under way, `told`
+/// when its message is being sent: it comes at once, or came.
 #[rustler::nif]
 fn call_await<'a>(
     env: Env<'a>,
@@ -117,6 +118,7 @@ fn call_await<'a>(
         let call = match instance.jobs().asked(job) {
             None => return Ok(atoms::none().encode(env)),
             Some(asked) if asked.asker != pid => return Ok(atoms::other().encode(env)),
+            Some(asked) if asked.told => return Ok(atoms::told().encode(env)),
             Some(asked) => asked.call,
         };
         let awaited = control.wait_for(job, number(pid));
@@ -127,8 +129,11 @@ fn call_await<'a>(
             instance.jobs().keep_limit(job, control.limit(job, after));
         }
         Ok(match call {
-            Some(call) if awaited == Awaited::Inside && control.is_polled_by(number(pid)) => {
-                call.0.take_over(env);
+            Some(call)
+                if awaited == Awaited::Inside
+                    && control.is_polled_by(number(pid))
+                    && call.0.take_over(env) =>
+            {
                 (atoms::drive(), call).encode(env)
             }
             _ => atoms::wait().encode(env),

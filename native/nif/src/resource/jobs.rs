@@ -29,19 +29,22 @@ struct Watched {
     limit: Option<Armed>,
     /// What another process polls for it.
     call: Option<ResourceArc<Call>>,
+    /// Its message is on its way, or there.
+    told: bool,
 }
 
 /// What a process that waits for a job must know.
 pub struct Asked {
     pub asker: LocalPid,
     pub call: Option<ResourceArc<Call>>,
+    pub told: bool,
 }
 
 impl Jobs {
     /// `asker` asks for the job, which ends with it.
     pub fn remember(&self, asker: LocalPid, job: JobId) {
         let mut table = self.0.lock();
-        let watched = Watched { asker, driver: None, limit: None, call: None };
+        let watched = Watched { asker, driver: None, limit: None, call: None, told: false };
         table.jobs.insert(job, watched);
         table.bind(asker, job);
     }
@@ -75,14 +78,23 @@ impl Jobs {
         drop(gone);
     }
 
+    /// The message of the job is about to be sent.
+    pub fn tell(&self, job: JobId) {
+        self.with(job, |watched| watched.told = true);
+    }
+
     /// Keeps what polls the job: its asker may have to.
     pub fn hold(&self, job: JobId, call: ResourceArc<Call>) {
         self.with(job, |watched| watched.call = Some(call));
     }
 
-    /// Who asked for a job under way, and what polls it.
+    /// Who asked for a job under way, what polls it, and whether it is over.
     pub fn asked(&self, job: JobId) -> Option<Asked> {
-        self.with(job, |watched| Asked { asker: watched.asker, call: watched.call.clone() })
+        self.with(job, |watched| Asked {
+            asker: watched.asker,
+            call: watched.call.clone(),
+            told: watched.told,
+        })
     }
 
     /// Keeps the deadline of who waits for the job as long as that lasts.

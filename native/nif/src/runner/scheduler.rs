@@ -31,10 +31,19 @@ pub struct Turn {
     monitor: OnceLock<Monitor>,
     /// Set once this call has its turn and its waker is the guest's.
     driving: AtomicBool,
-    /// Who polls, when it is not whoever comes.
-    driver: Mutex<Option<LocalPid>>,
+    /// Who polls a call that its asker does not wait for.
+    driver: Mutex<Driver>,
     /// The waker of the call around a nested one.
     around: Mutex<Option<Waker>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Driver {
+    /// Whoever comes.
+    Anybody,
+    Only(LocalPid),
+    /// The call is over, and who polled it knows.
+    Nobody,
 }
 
 /// What a NIF call answers.
@@ -107,7 +116,7 @@ impl Turn {
             caller,
             monitor: OnceLock::new(),
             driving: AtomicBool::new(false),
-            driver: Mutex::new(None),
+            driver: Mutex::new(Driver::Anybody),
             around: Mutex::new(None),
         };
         (turn, job)
@@ -149,29 +158,40 @@ impl Turn {
     /// Polls until the guest wants something of the process, the budget is used up, or the call
     /// ended.
     pub fn poll<'a>(&self, env: Env<'a>) -> Term<'a> {
-        let gate = self.gate();
+        let mut gate = self.gate();
         if is_anothers(&gate, env) {
             return (atoms::result(), atoms::ok()).encode(env);
         }
         match self.advance(env) {
-            Polled::Over(term) | Polled::Goes(term) => term,
+            Polled::Over(term) => {
+                gate.iter_mut().for_each(|driver| **driver = Driver::Nobody);
+                term
+            }
+            Polled::Goes(term) => term,
         }
     }
 
-    /// The calling process polls from here on, in the place of the one that was made for it.
-    pub fn take_over(&self, env: Env<'_>) {
-        *self.driver.lock() = Some(env.pid());
+    /// The calling process polls from here on, in the place of the one that was made for it. False when
+    /// that one came to the end of the call: its message comes, and nobody would wake who polls.
+    pub fn take_over(&self, env: Env<'_>) -> bool {
+        let mut driver = self.driver.lock();
+        if *driver == Driver::Nobody {
+            return false;
+        }
+        *driver = Driver::Only(env.pid());
+        self.drive();
+        drop(driver);
         self.instance.jobs().release(self.job);
         if let Some(monitor) = self.monitor.get() {
             self.instance.demonitor(Some(env), monitor);
         }
         // The other one sees that it is not needed any more.
         self.caller.notify();
-        self.drive();
+        true
     }
 
     /// Keeps other processes from polling, where there may be others.
-    fn gate(&self) -> Option<MutexGuard<'_, Option<LocalPid>>> {
+    fn gate(&self) -> Option<MutexGuard<'_, Driver>> {
         (!self.caller.waits()).then(|| self.driver.lock())
     }
 
@@ -301,9 +321,13 @@ impl Turn {
     }
 }
 
-/// True when another process than the calling one polls.
-fn is_anothers(gate: &Option<MutexGuard<'_, Option<LocalPid>>>, env: Env<'_>) -> bool {
-    gate.as_ref().and_then(|driver| **driver).is_some_and(|driver| driver != env.pid())
+/// True when another process than the calling one polls, or none does any more.
+fn is_anothers(gate: &Option<MutexGuard<'_, Driver>>, env: Env<'_>) -> bool {
+    match gate.as_deref() {
+        None | Some(Driver::Anybody) => false,
+        Some(Driver::Only(driver)) => *driver != env.pid(),
+        Some(Driver::Nobody) => true,
+    }
 }
 
 /// The guest waits: the process may sleep.
