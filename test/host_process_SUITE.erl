@@ -324,10 +324,12 @@ t_template(_) ->
 %% The caller's deadline, an interrupt, destroy and the caller's death end the call while the host serves.
 t_ended_while_serving(_) ->
     Self = self(),
-    with(fun(_, [X]) -> Self ! {serving, X}, timer:sleep(50), {ok, [X]} end,
-         fun(Inst, _) ->
-             ?assertMatch(?WASMTIME_TRAP(timeout), wasmtime:call(Inst, <<"one">>, [1], #{timeout => 5})),
-             receive {serving, 1} -> ok end,
+    Serve = fun(_, [1]) -> Self ! {serving, 1}, receive go -> {ok, [1]} end;
+               (_, [X]) -> Self ! {serving, X}, timer:sleep(50), {ok, [X]} end,
+    with(Serve,
+         fun(Inst, Host) ->
+             ?assertMatch(?WASMTIME_TRAP(timeout), wasmtime:call(Inst, <<"one">>, [1], #{timeout => 500})),
+             receive {serving, 1} -> Host ! go end,
              {A, _} = caller(fun() -> call(Inst, 2) end),
              receive {serving, 2} -> ok end,
              ?assertEqual(ok, wasmtime:interrupt(Inst)),

@@ -155,7 +155,8 @@ t_never_made(_) ->
         ?assertMatch(?WASMTIME_ERROR(host, host_error),
                      not_made(start_host, Fun))
     end),
-    receive {inst, Inst, Calls} -> ?assertEqual(#{destroyed => many()}, endings(Inst, Calls)) end,
+    {Inst, Calls} = receive {inst, Made, Queued} -> {Made, Queued} end,
+    ?assertEqual(#{destroyed => many()}, endings(Inst, Calls)),
     ?assertMatch(#{state := destroyed, queued := 0}, wasmtime:info(Inst)),
     ok = wasmtime:destroy(Inst).
 

@@ -57,7 +57,7 @@ impl World {
             9 => drop(control.claim(call, 2)),
             10 => control.host_gone(1),
             _ => match self.runner {
-                Runner::Scheduler => self.guest.expire(first),
+                Runner::Scheduler => drop(self.guest.expire(first)),
                 Runner::Thread => drop(self.guest.destroy()),
             },
         }

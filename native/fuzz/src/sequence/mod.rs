@@ -286,15 +286,20 @@ impl World {
     fn expire(&mut self, choices: &mut Choices<'_>) {
         let job = self.job(choices);
         match self.runner {
-            Runner::Scheduler => self.guest.expire(job),
+            Runner::Scheduler => drop(self.guest.expire(job)),
             Runner::Thread => drop(self.guest.control().cancel(job, Reason::Interrupt)),
         }
+    }
+
+    /// To the end, however much is queued.
+    fn wind_up(&self) {
+        while !self.guest.wind_up() {}
     }
 
     fn mourn(&mut self, choices: &mut Choices<'_>) {
         let destroyed = self.guest.control().activity().0 == Activity::Destroyed;
         if !destroyed || choices.chance(3) {
-            return self.guest.wind_up();
+            return self.wind_up();
         }
         let party = Party::new(9, 9, true);
         if self.guest.control().mourn(party.clone()) {
@@ -340,7 +345,7 @@ impl World {
             self.follow_up();
             match self.runner {
                 Runner::Thread => self.poll(&mut Choices::new(&[])),
-                Runner::Scheduler => self.guest.wind_up(),
+                Runner::Scheduler => self.wind_up(),
             }
         }
         self.follow_up();

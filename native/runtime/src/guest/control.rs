@@ -108,6 +108,7 @@ impl Control {
         state.attached = doomed;
         let queue = std::mem::take(&mut state.queue);
         drop(state);
+        let error = if doomed { destroyed() } else { error.clone() };
         queue.into_iter().for_each(|job| job.finish(Err(error.clone())));
         doomed
     }

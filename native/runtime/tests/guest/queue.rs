@@ -11,7 +11,7 @@ use wasmtime_beam::guest::{
 };
 use wasmtime_beam::value::Value;
 
-use crate::support::{Recorder, call, done, guest, host_call, poll, submit};
+use crate::support::{Recorder, call, done, guest, host_call, rests, step, submit};
 
 const WAT: &str = r#"(module
   (import "host" "ask" (func $ask (param i32) (result i32)))
@@ -91,7 +91,7 @@ fn a_host_call_looks_at_nobody_who_queues() {
     others.fill(&guest);
     let looks = others.looks.load(Relaxed);
     let asked = host_call(&guest);
-    assert!(matches!(poll(&guest), Step::Wait));
+    rests(&guest);
     assert_eq!(host.ended.lock().as_slice(), &[(mine, Ok(vec![Value::I32(5)]))]);
     guest.control().reply(asked.id, Ok(vec![Value::I32(7)]));
     assert_eq!(done(&guest), Ok(vec![Value::I32(7)]));
@@ -113,11 +113,11 @@ fn what_is_taken_out_leaves_the_order() {
     }
     assert_eq!(guest.control().activity(), (Activity::Idle, left.len()));
     for (at, job) in left {
-        let Step::Done(next, outcome) = poll(&guest) else { panic!("not done") };
+        let Step::Done(next, outcome) = step(&guest) else { panic!("not done") };
         assert_eq!((next.id(), &outcome), (*job, &Ok(vec![Value::I32(at as i32)])));
         next.finish(outcome);
     }
-    assert!(matches!(poll(&guest), Step::Idle));
+    assert!(matches!(step(&guest), Step::Idle));
     assert_eq!(others.ended.lock().len(), MANY);
 }
 
@@ -133,10 +133,10 @@ fn the_runner_answers_the_queue_of_a_destroyed_guest() {
         assert_eq!(guest.control().activity(), (Activity::Destroyed, MANY));
         assert!(guest.control().cancel(jobs[1], Reason::Interrupt));
         for _ in 1..MANY {
-            let Step::Done(job, outcome) = poll(&guest) else { panic!("not done") };
+            let Step::Done(job, outcome) = step(&guest) else { panic!("not done") };
             job.finish(outcome);
         }
-        assert!(matches!(poll(&guest), Step::Gone));
+        assert!(matches!(step(&guest), Step::Gone));
         let mut expected = destroyed(&jobs);
         expected.remove(1);
         expected.insert(0, (jobs[1], Kind::Interrupt));
@@ -172,11 +172,11 @@ fn a_guest_that_was_not_made_answers_its_queue() {
         let jobs = others.fill(&guest);
         assert_eq!(done(&guest).unwrap_err().kind, Kind::Unreachable);
         for job in &jobs {
-            let Step::Done(next, outcome) = poll(&guest) else { panic!("not done") };
+            let Step::Done(next, outcome) = step(&guest) else { panic!("not done") };
             assert_eq!(next.id(), *job);
             next.finish(outcome);
         }
-        assert!(matches!(poll(&guest), Step::Gone));
+        assert!(matches!(step(&guest), Step::Gone));
         assert_eq!(others.kinds(), destroyed(&jobs));
     });
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use wasmtime_beam::guest::{
-    Activity, Awaited, Client, Guest, HostCall, Job, JobId, Outcome, Step, Submitted,
+    Activity, Awaited, Client, Guest, HostCall, Job, JobId, Outcome, Submitted,
 };
 use wasmtime_beam::value::Value;
 use wasmtime_beam::{Kind, Result};
 
-use crate::support::{call, done, guest, host_call, poll};
+use crate::support::{call, done, guest, host_call, rests};
 
 const WAT: &str = r#"(module
   (import "host" "ask" (func $ask (param i32) (result i32)))
@@ -85,7 +85,7 @@ fn the_host_is_let_in() {
     assert_eq!(ask(&guest, CALLER, true, "double", 4).submitted, Submitted::Queued);
     let nested = ask(&guest, HOST, true, "double", 21);
     assert_eq!(nested.submitted, Submitted::Nested);
-    assert!(matches!(poll(&guest), Step::Wait));
+    rests(&guest);
     assert_eq!(outcome(&nested), number(42));
     guest.control().reply(asked.id, number(7));
     assert_eq!(done(&guest), number(7));
@@ -101,7 +101,7 @@ fn a_queued_request_of_the_host_is_adopted() {
     let waits = ask(&guest, HOST, true, "double", 21);
     let goes_on = ask(&guest, HOST, false, "double", 3);
     let asked = host_call(&guest);
-    assert!(matches!(poll(&guest), Step::Wait));
+    rests(&guest);
     assert_eq!(outcome(&waits), number(42));
     assert!(other.client.outcome.lock().is_none() && goes_on.client.outcome.lock().is_none());
     assert_eq!(guest.control().activity(), (Activity::HostCall, 2));
@@ -124,7 +124,7 @@ fn a_host_call_is_taken_once() {
     assert_eq!(ask(&guest, HOST, true, "double", 1).submitted, Submitted::Queued);
     let nested = ask(&guest, OTHER, true, "double", 21);
     assert_eq!(nested.submitted, Submitted::Nested);
-    assert!(matches!(poll(&guest), Step::Wait));
+    rests(&guest);
     assert_eq!(outcome(&nested), number(42));
     control.reply(asked.id, number(7));
     assert_eq!(control.claim(asked.id, HOST), None);
@@ -141,7 +141,7 @@ fn a_dead_host_ends_its_host_calls() {
     let nested = ask(&guest, HOST, true, "ask", 2);
     host_call(&guest);
     control.host_gone(OTHER);
-    assert!(matches!(poll(&guest), Step::Wait));
+    rests(&guest);
     control.host_gone(HOST);
     assert_eq!(done(&guest).unwrap_err().kind, Kind::HostDown);
     assert_eq!(outcome(&nested).unwrap_err().kind, Kind::HostDown);
@@ -149,7 +149,7 @@ fn a_dead_host_ends_its_host_calls() {
     let asked = host_call(&guest);
     control.claim(asked.id, OTHER);
     control.host_gone(HOST);
-    assert!(matches!(poll(&guest), Step::Wait));
+    rests(&guest);
     control.reply(asked.id, number(7));
     assert_eq!(done(&guest), number(7));
 }
@@ -170,7 +170,7 @@ fn an_awaited_request_is_taken_in() {
     assert_eq!(control.wait_for(later.job, OTHER), Awaited::Comes);
     assert_eq!(control.wait_for(outer.job, HOST), Awaited::Itself);
     assert_eq!(control.wait_for(later.job, HOST), Awaited::Inside);
-    assert!(matches!(poll(&guest), Step::Wait));
+    rests(&guest);
     assert_eq!(outcome(&later), number(42));
     assert_eq!(control.wait_for(later.job, HOST), Awaited::Comes);
     control.reply(asked.id, number(7));
