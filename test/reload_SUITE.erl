@@ -81,14 +81,13 @@ deleted() ->
     Before = live(),
     wasmtime_test:in_process(fun() ->
         Insts = instances(),
-        Calls = calls(Insts),
+        %% Nobody else may need it meanwhile: the code server can leave several who wait for one module
+        %% that does not load waiting for ever.
         true = code:delete(wasmtime_nif),
         ?assertError(undef, wasmtime:call(hd(Insts), <<"ok">>, [])),
         _ = code:purge(wasmtime_nif),
         ?assertEqual({module, wasmtime_nif}, code:load_file(wasmtime_nif)),
         [?assertError(badarg, wasmtime:call(Inst, <<"ok">>, [])) || Inst <- Insts],
-        [exit(Pid, kill) || {Pid, _} <- Calls],
-        [receive {'DOWN', M, _, _, _} -> ok end || {_, M} <- Calls],
         New = instances(),
         usable(New),
         [ok = wasmtime:destroy(Inst) || Inst <- New]
