@@ -385,8 +385,9 @@ made({ok, Mod, Inst}, #state{changes = [{From, _} | Rest], fresh = Fresh} = S) -
     gen_server:reply(From, ok),
     Next = S#state{module = Mod, inst = Inst, fresh = Fresh + 1, changes = Rest},
     {noreply, next(retired(max(1, Fresh), welcomed(Next)))};
-made({error, Error}, #state{inst = none} = S) ->
-    {stop, Error, S};
+made({error, Error}, #state{inst = none, opts = #{name := Name}} = S) ->
+    %% What is logged of it keeps no module alive.
+    {stop, Error, S#state{opts = #{name => Name}, module = none, changes = []}};
 made(Error, #state{changes = [{From, _} | Rest]} = S) ->
     gen_server:reply(From, Error),
     {noreply, next(S#state{changes = Rest})}.
