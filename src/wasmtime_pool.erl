@@ -89,7 +89,8 @@ stop(Pool, Timeout) ->
         Monitor = monitor(process, ets:info(Table, owner)),
         try gen_server:stop(Server, normal, Ms)
         catch
-            exit:timeout -> unlink(Server), exit(Server, kill);
+            %% The second one when the time runs out between two waits of gen_server.
+            _:Late when Late =:= timeout; Late =:= timeout_value -> unlink(Server), exit(Server, kill);
             exit:_ -> true
         end,
         %% The last of it.
