@@ -190,9 +190,9 @@ t_initialize_by_other_ways(_) ->
         {ok, _} = wasmtime:call_async(I, "spin", []),
         Late(I),
         {ok, Job} = Async(I, [], #{timeout => 0}),
+        wasmtime_test:wait_until(fun() -> [Job] =:= [J || {wasmtime_result, _, J, _} <- wasmtime_test:mailbox(), J =:= Job] end),
         ok = wasmtime:interrupt(I),
-        wasmtime_test:wait_until(fun() -> #{state := S, queued := Q} = wasmtime:info(I), {S, Q} =:= {idle, 0} end),
-        wasmtime_test:wait_until(fun() -> [Job] =:= [J || {wasmtime_result, _, J, _} <- wasmtime_test:mailbox(), J =:= Job] end)
+        wasmtime_test:wait_until(fun() -> #{state := S, queued := Q} = wasmtime:info(I), {S, Q} =:= {idle, 0} end)
     end,
     [begin
          {ok, Wasm} = preinit(preinit, fun(I) -> Do(I), ok end),
