@@ -4,7 +4,7 @@
 %% instance before any init call runs.
 -module(wasmtime_server_make).
 
--export([start/4, result/3, stop/1]).
+-export([start/4, work/4, result/3, stop/1]).
 -export_type([maker/0]).
 
 -type maker() :: {pid(), Monitor :: reference()}.
@@ -13,8 +13,11 @@
 %% the server.
 -spec start(wasmtime_pool_options:source(), map(), ets:table(), pos_integer()) -> maker().
 start(Source, Opts, Table, Id) ->
-    Server = self(),
-    spawn_opt(fun() -> exit({?MODULE, make(Source, Opts, Table, {Id, Server})}) end, [link, monitor]).
+    {_, _} = Maker = spawn_opt(?MODULE, work, [Source, Opts, Table, {Id, self()}], [link, monitor]),
+    Maker.
+
+-spec work(wasmtime_pool_options:source(), map(), ets:table(), {pos_integer(), pid()}) -> no_return().
+work(Source, Opts, Table, Row) -> exit({?MODULE, make(Source, Opts, Table, Row)}).
 
 %% @doc What a process that ended so has made. Nothing is left of what failed.
 -spec result(term(), ets:table(), pos_integer()) ->

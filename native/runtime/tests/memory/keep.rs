@@ -4,7 +4,9 @@ use crate::support::*;
 use wasmtime_beam::memory::{Pool, pagemap_scan_available};
 
 /// Where a tenant's pages lie, of a memory of 64 pages of 64 KiB.
-const SHAPES: [(&str, fn(usize) -> usize); 4] = [
+type Shape = (&'static str, fn(usize) -> usize);
+
+const SHAPES: [Shape; 4] = [
     ("in one run", |n| 300 + n),
     ("each for itself", |n| 3 * n),
     ("across the image's end", |n| 20 * 16 - 30 + n),
