@@ -14,13 +14,14 @@
 -spec start(#wasmtime_instance{}, binary(), [term()], map()) ->
           {ok, pos_integer()} | {error, wasmtime_error:t()}.
 start(#wasmtime_instance{ref = Inst0, id = Id} = Inst, Name, Args, Opts) ->
-    case wasmtime_nif:call_async(Inst0, Name, Args, Opts, Id) of
+    Started = case wasmtime_nif:call_async(Inst0, Name, Args, Opts, Id) of
         {drive, Job, Call} ->
             ok = wasmtime_nif:call_guard(Call, spawn(?MODULE, drive, [Call])),
-            wasmtime_initialized:started(Name, Inst, {ok, Job});
+            {ok, Job};
         Other ->
-            wasmtime_initialized:started(Name, Inst, Other)
-    end.
+            Other
+    end,
+    wasmtime_initialized:started(Name, Inst, Started).
 
 %% @doc A process that does nothing but poll one call. Native code watches it, and who asked.
 -spec drive(reference()) -> ok.
@@ -50,7 +51,7 @@ await(#wasmtime_instance{}, Job, _) ->
 %% Its message comes at once, or was taken: native code knows the call until a moment later.
 told(#wasmtime_instance{id = Id} = Inst, Job, Timeout) ->
     receive
-        {wasmtime_result, Id, Job, Result} -> clean(Inst, Result)
+        {wasmtime_result, Id, Job, Result} -> came(Inst, Job, Result)
     after 1 ->
         await(Inst, Job, Timeout)
     end.
