@@ -50,10 +50,10 @@ impl<T> Seat<T> {
         left: impl Fn() -> Duration,
     ) -> Option<T> {
         loop {
+            let left = left();
             if let Some(work) = seat.next.lock().take() {
                 return Some(work);
             }
-            let left = left();
             if left.is_zero() && Self::leave(seat, seats) {
                 return None;
             }
