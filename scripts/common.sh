@@ -63,5 +63,21 @@ building() {
     return "$code"
 }
 
+# Runs compiled suites, named with commas between, of an application that stands apart from rebar3's:
+# called where its ebin, test and logs are. Prints `N passed, N failed`; the exit code says the same.
+run_suites() { # suites
+    erl -noshell -pa "$PWD/ebin" "$PWD/test" -eval "
+        Opts = [{dir, \"test\"}, {suite, [$1]}, {logdir, \"logs\"}, {auto_compile, false},
+                {create_priv_dir, auto_per_tc}, {ct_hooks, []}],
+        case ct:run_test(Opts) of
+            {Passed, Failed, {User, Auto}} ->
+                io:format(\"~w passed, ~w failed~n\", [Passed, Failed + User + Auto]),
+                halt(min(1, Failed + User + Auto));
+            Error ->
+                io:format(\"~p~n0 passed, 1 failed~n\", [Error]),
+                halt(1)
+        end."
+}
+
 # Where rustup puts cargo, for shells that were started before.
 command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin"

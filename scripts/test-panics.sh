@@ -22,14 +22,4 @@ erlc +debug_info -DINJECT_PANICS -o "$app/ebin" src/wasmtime_nif.erl
 erlc +debug_info -I include -o "$app/test" test/wasmtime_test.erl scripts/panics_SUITE.erl
 # The suite finds the guests from where its helpers are.
 cd "$app"
-erl -noshell -pa ebin test -eval '
-    Opts = [{dir, "test"}, {suite, panics_SUITE}, {logdir, "logs"}, {auto_compile, false},
-            {create_priv_dir, auto_per_tc}, {ct_hooks, []}],
-    case ct:run_test(Opts) of
-        {Passed, Failed, {User, Auto}} ->
-            io:format("~w passed, ~w failed~n", [Passed, Failed + User + Auto]),
-            halt(min(1, Failed + User + Auto));
-        Error ->
-            io:format("~p~n0 passed, 1 failed~n", [Error]),
-            halt(1)
-    end.' 2> >(grep -v -e '^$' -e "injected at" -e "^note: run with" -e "panicked at native" >&2 || true)
+run_suites panics_SUITE 2> >(grep -v -e '^$' -e "injected at" -e "^note: run with" -e "panicked at native" >&2 || true)

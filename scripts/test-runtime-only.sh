@@ -38,16 +38,6 @@ erl -noshell -pa _build/test/lib/wasmtime/ebin "$app/test" \
     -eval 'runtime_only_SUITE:prepare(), halt().'
 
 echo "== the suites over it"
-run='Opts = [{dir, "test"}, {suite, Suites}, {logdir, "logs"}, {auto_compile, false},
-             {create_priv_dir, auto_per_tc}, {ct_hooks, []}],
-     case ct:run_test(Opts) of
-         {Passed, Failed, {User, Auto}} ->
-             io:format("~w passed, ~w failed~n", [Passed, Failed + User + Auto]),
-             halt(min(1, Failed + User + Auto));
-         Error ->
-             io:format("~p~n0 passed, 1 failed~n", [Error]),
-             halt(1)
-     end.'
 mkdir -p "$app/logs"
 cd "$app"
-erl -noshell -pa "$app/ebin" "$app/test" -eval "Suites = [runtime_only_SUITE, $(list "" ", ")], $run"
+run_suites "runtime_only_SUITE, $(list "" ", ")"

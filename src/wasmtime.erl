@@ -9,6 +9,7 @@
 -module(wasmtime).
 
 -include("wasmtime_instance.hrl").
+-include("wasmtime_text.hrl").
 
 -export([compile/1, compile/2, wat2wasm/1, validate/1, validate/2]).
 -export([serialize/1, serialize/2, deserialize/1, deserialize/2, deserialize_file/1, deserialize_file/2]).
@@ -173,7 +174,7 @@ deserialize_file(Path) ->
 deserialize_file(Path, Opts) when is_binary(Path); is_list(Path) ->
     case wasmtime_text:path(Path) of
         {ok, Bin} -> wasmtime_artifact:deserialize_file(Bin, Opts);
-        error -> badarg(compile, "the path must be text (iodata of UTF-8, or characters) without NUL, and not empty")
+        error -> badarg(compile, "the path must be " ?TEXT ", and not empty")
     end;
 deserialize_file(_, _) ->
     error(badarg).
@@ -199,7 +200,7 @@ cached(Source, Dir, Opts) ->
         {ok, Bin} ->
             wasmtime_cached:run(Source, Bin, Opts);
         error ->
-            Text = <<"the directory must be text (iodata of UTF-8, or characters) without NUL, and not empty">>,
+            Text = <<"the directory must be " ?TEXT ", and not empty">>,
             {error, wasmtime_error:badarg(compile, directory, Text)}
     end.
 
@@ -369,7 +370,7 @@ call(_, _, _, _) ->
 call_checked(Inst, Name, Args, Opts) when length(Args) >= 0 ->
     case wasmtime_text:name(Name) of
         {ok, Bin} -> wasmtime_call:call(Inst, Bin, Args, Opts);
-        error -> badarg(call, "the name must be text (iodata of UTF-8, or characters) without NUL")
+        error -> badarg(call, "the name must be " ?TEXT)
     end;
 call_checked(_, _, _, _) ->
     badarg(call, "the arguments must be a list").
@@ -377,7 +378,7 @@ call_checked(_, _, _, _) ->
 with_call(Name, Args, Call) when length(Args) >= 0 ->
     case wasmtime_text:name(Name) of
         {ok, Bin} -> Call(Bin);
-        error -> badarg(call, "the name must be text (iodata of UTF-8, or characters) without NUL")
+        error -> badarg(call, "the name must be " ?TEXT)
     end;
 with_call(_, _, _) ->
     badarg(call, "the arguments must be a list").

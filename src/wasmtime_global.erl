@@ -3,6 +3,7 @@
 -module(wasmtime_global).
 
 -include("wasmtime_instance.hrl").
+-include("wasmtime_text.hrl").
 
 -export([get/2, set/3]).
 
@@ -21,4 +22,4 @@ set(#wasmtime_instance{}, error, _) -> bad_name();
 set(_, _, _) -> error(badarg).
 
 bad_name() ->
-    {error, wasmtime_error:badarg(global, <<"the name must be text (iodata of UTF-8, or characters) without NUL">>)}.
+    {error, wasmtime_error:badarg(global, <<"the name must be " ?TEXT>>)}.

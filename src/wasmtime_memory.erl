@@ -4,6 +4,7 @@
 -module(wasmtime_memory).
 
 -include("wasmtime_instance.hrl").
+-include("wasmtime_text.hrl").
 
 -export([read/4, write/4, size/2]).
 
@@ -65,7 +66,7 @@ size(#wasmtime_instance{ref = Ref}, {ok, Name}) ->
 size(#wasmtime_instance{}, error) -> bad_memory(error, "");
 size(_, _) -> error(badarg).
 
-bad_memory(error, _) -> badarg(memory, "the name must be text (iodata of UTF-8, or characters) without NUL");
+bad_memory(error, _) -> badarg(memory, "the name must be " ?TEXT);
 bad_memory({ok, _}, Text) -> badarg(memory, Text).
 
 badarg(Class, Text) ->

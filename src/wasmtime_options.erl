@@ -4,6 +4,8 @@
 %% wasmtime_wasi. What comes out are the complete maps that native code reads by key.
 -module(wasmtime_options).
 
+-include("wasmtime_text.hrl").
+
 -export([compile/1, instance/3, is_large/1, call/1, wait/1, preinit/1]).
 -export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, boolean/2, one_of/3]).
 -export_type([compile/0, pooling/0, proposal/0, instance/0, call/0, preinit/0,
@@ -197,7 +199,7 @@ import(At, {Module, Name} = Key, Fun, Funs) when is_function(Fun, 2) ->
         {{ok, M}, {ok, N}} ->
             Funs#{{M, N} => Fun};
         _ ->
-            refuse(At, "import ~0tp: both names must be text (iodata of UTF-8, or characters) without NUL", [Key])
+            refuse(At, "import ~0tp: both names must be " ?TEXT, [Key])
     end;
 import(At, {_, _} = Key, _, _) ->
     refuse(At, "import ~0tp must be a function of two arguments", [Key]);
@@ -207,7 +209,7 @@ import(At, Key, _, _) ->
 linked({Name, Mod}) ->
     case {wasmtime_text:name(Name), is_module(Mod)} of
         {{ok, Bin}, true} -> {Bin, Mod};
-        {error, _} -> refuse(links, "links: the name ~0tp must be text (iodata of UTF-8, or characters) without NUL", [Name]);
+        {error, _} -> refuse(links, "links: the name ~0tp must be " ?TEXT, [Name]);
         {_, false} -> refuse(links, "links: ~0tp is not a module", [Mod])
     end;
 linked(Other) ->
@@ -260,7 +262,7 @@ removed(Names) ->
     fold(preinit, #{remove_exports => Names}, fun removed/3, []).
 
 removed(Key, Names, []) ->
-    wasmtime_wasi:names(Key, Names, "must be a list of names, each text (iodata of UTF-8, or characters) without NUL").
+    wasmtime_wasi:names(Key, Names, "must be a list of names, each " ?TEXT).
 
 %% ---- checks ---------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@
 -module(wasmtime_pool).
 
 -include("wasmtime_pool.hrl").
+-include("wasmtime_text.hrl").
 
 -export([child_spec/1, start_link/1, stop/1, stop/2]).
 -export([run/2, run/3, request/3, request/4]).
@@ -141,7 +142,7 @@ request(Pool, Name, Args, Opts) ->
 named(Name, {ok, Request}) ->
     case wasmtime_text:name(Name) of
         {ok, Bin} -> {ok, {Bin, Request}};
-        error -> badarg(<<"the name must be text (iodata of UTF-8, or characters) without NUL">>)
+        error -> badarg(<<"the name must be " ?TEXT>>)
     end;
 named(_, Error) ->
     Error.

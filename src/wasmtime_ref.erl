@@ -5,6 +5,7 @@
 -module(wasmtime_ref).
 
 -include("wasmtime_instance.hrl").
+-include("wasmtime_text.hrl").
 
 -export([data/1, struct_get/2, struct_set/3, array_len/1, array_get/2, array_set/3]).
 -export([func/2, struct_new/3, array_new/3]).
@@ -73,7 +74,7 @@ func(#wasmtime_instance{ref = Ref} = Inst, {ok, Name}) ->
     Result = wasmtime_access:retry(Ref, fun() -> wasmtime_nif:func_ref(Ref, Name) end),
     wasmtime_initialized:referred(Name, Inst, Result);
 func(#wasmtime_instance{}, error) ->
-    {error, wasmtime_error:badarg(call, <<"the name must be text (iodata of UTF-8, or characters) without NUL">>)};
+    {error, wasmtime_error:badarg(call, <<"the name must be " ?TEXT>>)};
 func(_, _) ->
     error(badarg).
 

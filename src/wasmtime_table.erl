@@ -3,6 +3,7 @@
 -module(wasmtime_table).
 
 -include("wasmtime_instance.hrl").
+-include("wasmtime_text.hrl").
 
 -export([size/2, get/3, set/4, grow/4]).
 
@@ -34,7 +35,7 @@ grow(#wasmtime_instance{ref = Ref}, {ok, Name}, Count, Value) when is_integer(Co
     wasmtime_nif:table_grow(Ref, Name, min(Count, ?BEYOND), Value);
 grow(Inst, Name, _, _) -> refused(Inst, Name).
 
-refused(#wasmtime_instance{}, error) -> badarg(<<"the name must be text (iodata of UTF-8, or characters) without NUL">>);
+refused(#wasmtime_instance{}, error) -> badarg(<<"the name must be " ?TEXT>>);
 refused(#wasmtime_instance{}, _) -> badarg(<<"an index or a count must be an integer of 0 or more">>);
 refused(_, _) -> error(badarg).
 

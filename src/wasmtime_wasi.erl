@@ -3,6 +3,8 @@
 %% The options of WASI: what the guest sees of the host. Nothing but what is named here.
 -module(wasmtime_wasi).
 
+-include("wasmtime_text.hrl").
+
 -export([defaults/0, option/3, names/3, is_large/1]).
 -export_type([options/0]).
 
@@ -34,7 +36,7 @@ defaults() ->
 %% @private
 -spec option(term(), term(), map()) -> map().
 option(args, Value, Acc) ->
-    Acc#{args := names(args, Value, "must be a list of strings, each text (iodata of UTF-8, or characters) without NUL")};
+    Acc#{args := names(args, Value, "must be a list of strings, each " ?TEXT)};
 option(env, inherit, Acc) ->
     Acc#{env := inherit};
 option(env, Value, Acc) ->
@@ -85,7 +87,7 @@ variable({Name, Value}) ->
                 orelse refuse(env, "the name of variable ~0tp contains =", [Name]),
             {N, V};
         _ ->
-            refuse(env, "variable ~0tp: name and value must be text (iodata of UTF-8, or characters) without NUL, "
+            refuse(env, "variable ~0tp: name and value must be " ?TEXT ", "
                         "and the name not empty", [Name])
     end;
 variable(_) ->
@@ -94,7 +96,7 @@ variable(_) ->
 dir({Guest, Host, Access} = Dir) when Access =:= read; Access =:= write ->
     case {wasmtime_text:name(Guest), wasmtime_text:path(Host)} of
         {{ok, G}, {ok, H}} when G =/= <<>> -> {G, H, Access};
-        _ -> refuse(dirs, "both paths of ~0tp must be text (iodata of UTF-8, or characters) without NUL, not empty", [Dir])
+        _ -> refuse(dirs, "both paths of ~0tp must be " ?TEXT ", not empty", [Dir])
     end;
 dir(Other) ->
     refuse(dirs, "dirs must be a list of {GuestPath, HostPath, read | write}, not ~0tp", [Other]).
@@ -117,5 +119,5 @@ output(Key, Value) ->
 file(Key, Path) ->
     case wasmtime_text:path(Path) of
         {ok, Bin} -> Bin;
-        error -> refuse(Key, "~s: the path ~0tp must be text (iodata of UTF-8, or characters) without NUL, not empty", [Key, Path])
+        error -> refuse(Key, "~s: the path ~0tp must be " ?TEXT ", not empty", [Key, Path])
     end.

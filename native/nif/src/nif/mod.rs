@@ -94,14 +94,17 @@ fn done<'a>(env: Env<'a>, result: Result<()>) -> Term<'a> {
 /// The term of `f`, or the error of a panic in it: a bug of ours must not look like the user's.
 /// Messages that are sent meanwhile leave at once.
 fn guarded<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
-    let work = AssertUnwindSafe(|| post::inside(env, f));
-    catch_unwind(work).unwrap_or_else(|panic| error::encode(env, &panicked(panic.as_ref())))
+    caught(env, f).unwrap_or_else(|error| error)
 }
 
 /// As `guarded`, where terms are decoded that may be none of ours.
 fn checked<'a>(env: Env<'a>, f: impl FnOnce() -> NifResult<Term<'a>>) -> NifResult<Term<'a>> {
+    caught(env, f).unwrap_or_else(Ok)
+}
+
+fn caught<R>(env: Env<'_>, f: impl FnOnce() -> R) -> std::result::Result<R, Term<'_>> {
     let work = AssertUnwindSafe(|| post::inside(env, f));
-    catch_unwind(work).unwrap_or_else(|panic| Ok(error::encode(env, &panicked(panic.as_ref()))))
+    catch_unwind(work).map_err(|panic| error::encode(env, &panicked(panic.as_ref())))
 }
 
 /// As `guarded`, and tells the scheduler how much of the process's turn was used; a millisecond is

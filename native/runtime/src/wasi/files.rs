@@ -19,32 +19,26 @@ pub(super) fn replace<T: Send + 'static>(
     module: &str,
     get: impl Get<T>,
 ) -> wasmtime::Result<()> {
-    linker.func_wrap_async(
-        module,
-        "fd_pread",
-        move |mut caller: Caller<'_, T>, arguments: Arguments| {
-            Box::new(async move {
-                let fuel = caller.as_context_mut().hostcall_fuel();
-                let export = caller.get_export("memory");
-                let (mut memory, wasi) = parts(&mut caller, &export, get)?;
-                wasi.p1.set_hostcall_fuel(fuel);
-                or_mfile(pread(&mut memory, wasi, arguments).await)
-            })
-        },
-    )?;
-    linker.func_wrap_async(
-        module,
-        "fd_readdir",
-        move |mut caller: Caller<'_, T>, arguments: Arguments| {
-            Box::new(async move {
-                let fuel = caller.as_context_mut().hostcall_fuel();
-                let export = caller.get_export("memory");
-                let (mut memory, wasi) = parts(&mut caller, &export, get)?;
-                wasi.p1.set_hostcall_fuel(fuel);
-                or_mfile(readdir(&mut memory, wasi, arguments).await)
-            })
-        },
-    )?;
+    // A macro, as no closure can lend what it borrows of its caller to an async function it is given.
+    macro_rules! wrap {
+        ($name:literal, $call:ident) => {
+            linker.func_wrap_async(
+                module,
+                $name,
+                move |mut caller: Caller<'_, T>, arguments: Arguments| {
+                    Box::new(async move {
+                        let fuel = caller.as_context_mut().hostcall_fuel();
+                        let export = caller.get_export("memory");
+                        let (mut memory, wasi) = parts(&mut caller, &export, get)?;
+                        wasi.p1.set_hostcall_fuel(fuel);
+                        or_mfile($call(&mut memory, wasi, arguments).await)
+                    })
+                },
+            )?
+        };
+    }
+    wrap!("fd_pread", pread);
+    wrap!("fd_readdir", readdir);
     Ok(())
 }
 
