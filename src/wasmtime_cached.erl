@@ -132,7 +132,8 @@ make(Cache) ->
 %% Nothing is done for a module that cannot be made, and whoever made the entries hears which one is missing.
 unavailable(#{path := Path} = Cache) ->
     #{message := Why} = maps:get(why, Cache, maps:get(unusable, Cache, #{message => <<>>})),
-    Text = wasmtime_error:text("this build has no compiler, and ~ts cannot be used: ~ts", [Path, Why]),
+    %% Whole: a path that is long would cost the reason its place.
+    Text = <<"this build has no compiler, and ", Path/binary, " cannot be used: ", Why/binary>>,
     wasmtime_error:new(compile, unavailable, Text).
 
 compile(#{source := Source, compile := Compile} = Cache) ->

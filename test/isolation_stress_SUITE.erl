@@ -29,49 +29,66 @@ proven(Campaign, Proven) ->
 %% ---- swap -----------------------------------------------------------------------------------
 
 %% A node that is held at random moments until all its memory is taken away: so pages go to swap of
-%% slots that are idle, whose tenants run, and that are just being restored.
+%% slots that are idle, whose tenants run, and that are just being restored. It goes on until that was
+%% seen often enough.
 t_swapped_out(Config) ->
     Campaign = campaign(#{}),
-    isolation_pages:with_swap(wasmtime_test:temp(Config, "swap"), fun(Swap) ->
+    Dir = wasmtime_test:temp(Config, "swap"),
+    Enough = filename:join(Dir, "enough"),
+    isolation_pages:with_swap(Dir, fun(Swap) ->
         isolation_pages:with_group(fun(Group) ->
             #{runner := Runner} = wasmtime_test:with_runner(#{}),
-            Call = {?MODULE, in_node, [Runner, Campaign]},
+            Call = {?MODULE, in_node, [Runner, Campaign, Enough]},
             Port = cached_node:start(Call, isolation_pages:enter(Group)),
             {os_pid, Pid} = erlang:port_info(Port, os_pid),
-            Self = self(),
-            Squeezer = spawn_link(fun() -> squeeze(Group, integer_to_list(Pid), Self, {0, 0, 0}) end),
+            Looks = squeeze(Group, integer_to_list(Pid), wasmtime_test:rounds(3, 20, 200)),
+            ok = file:write_file(Enough, ""),
             proven(Campaign, cached_node:result(Port)),
-            Squeezer ! stop,
-            receive {Squeezer, Seen} -> forced(Swap, Group, Seen) end
+            forced(Swap, Group, Looks)
         end)
     end).
 
-in_node(Runner, Campaign) ->
+in_node(Runner, Campaign, Enough) ->
     wasmtime_test:use(Runner),
-    isolation_campaign:run(Campaign).
+    until(Campaign, Enough).
 
-%% Holds the node and takes its memory away, again and again: how often, and KiB of slots that were
-%% seen in swap then.
-squeeze(Group, Pid, Parent, {Times, Sum, Most} = Seen) ->
-    receive stop -> Parent ! {self(), Seen}
-    after 0 ->
-        _ = os:cmd("kill -STOP " ++ Pid),
-        isolation_pages:squeeze(Group),
-        KiB = try maps:get(swap, isolation_pages:slots(Pid), 0)
-              catch error:{badmatch, {error, _}} -> 0
-              end,
-        _ = os:cmd("kill -CONT " ++ Pid),
-        timer:sleep(rand:uniform(200)),
-        squeeze(Group, Pid, Parent, {Times + 1, Sum + KiB, max(Most, KiB)})
+until(Campaign, Enough) ->
+    Proven = isolation_campaign:run(Campaign),
+    case is_map(Proven) andalso not filelib:is_file(Enough) of
+        true -> until(Campaign, Enough);
+        false -> Proven
     end.
 
-forced(swap, {_, File, _}, {Times, Sum, Most}) ->
-    ct:comment("~s ~b times: ~b KiB of slots in swap, ~b at most", [File, Times, Sum, Most]),
-    ?assert(Sum > 0);
-forced(Swap, Group, {Times, Sum, Most}) ->
-    ct:comment("~b looks, nothing to force it with (~p, ~p): ~b KiB in swap, ~b at most",
-               [Times, Swap, Group, Sum, Most]),
-    ok.
+%% Holds the node and takes its memory away until slots of it were in swap so many times, or thirty
+%% times as many looks saw nothing: the KiB seen by each look.
+squeeze(Group, Pid, Wanted) -> squeeze(Group, Pid, Wanted, 30 * Wanted).
+
+squeeze(_, _, 0, _) -> [];
+squeeze(_, _, _, 0) -> [];
+squeeze(Group, Pid, Wanted, Left) ->
+    _ = os:cmd("kill -STOP " ++ Pid),
+    isolation_pages:squeeze(Group),
+    Slots = slots(Pid),
+    _ = os:cmd("kill -CONT " ++ Pid),
+    timer:sleep(rand:uniform(100)),
+    case Slots of
+        gone -> [];
+        #{swap := KiB} when KiB > 0 -> [KiB | squeeze(Group, Pid, Wanted - 1, Left - 1)];
+        #{} -> [0 | squeeze(Group, Pid, Wanted, Left - 1)]
+    end.
+
+slots(Pid) ->
+    try isolation_pages:slots(Pid)
+    catch error:{badmatch, {error, _}} -> gone
+    end.
+
+forced(swap, {_, File, _}, Looks) ->
+    ct:comment("~s ~b times: ~b KiB of slots in swap, ~b at most",
+               [File, length(Looks), lists:sum(Looks), lists:max(Looks)]),
+    ?assert(lists:sum(Looks) > 0);
+forced(Swap, Group, Looks) ->
+    ct:comment("~b looks, nothing to force it with (~p, ~p): ~b KiB in swap",
+               [length(Looks), Swap, Group, lists:sum(Looks)]).
 
 %% ---- huge pages -----------------------------------------------------------------------------
 
