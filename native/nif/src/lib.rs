@@ -8,6 +8,7 @@
 //! - `pin`: keeps the library mapped, whatever becomes of its Erlang module.
 //! - `post`: messages, from any thread.
 //! - `runner::scheduler`: polls a guest inside a NIF call of the process that asked.
+//! - `slice`: how much of its turn a process uses.
 //! - `background`: one thread for what must not happen on a scheduler.
 //! - `nif`: the functions, one file per noun.
 //!
@@ -22,6 +23,7 @@ mod pin;
 mod post;
 mod resource;
 mod runner;
+mod slice;
 mod term;
 
 use rustler::{Env, Term};

@@ -88,8 +88,11 @@ fn ticker() -> &'static Ticker {
     TICKER.get_or_init(Ticker::default)
 }
 
-/// A poll in slices, while it lives: the guest yields at every tick.
-pub struct Slice(&'static AtomicUsize);
+/// What is done in slices, while it lives: guests yield at every tick.
+pub struct Slice {
+    polling: &'static AtomicUsize,
+    since: u64,
+}
 
 impl Slice {
     /// Wakes the ticker if it sleeps; else this costs three atomic accesses.
@@ -105,19 +108,20 @@ impl Slice {
             state.quiet = 0;
             wake_by(ticker, &mut state, Instant::now() + SLICE);
         }
-        Slice(polling)
+        Slice { polling, since: TICKS.load(Ordering::Relaxed) }
+    }
+
+    /// True once a slice ended since the beginning: cheaper than a look at the clock, and right on
+    /// average however short the work is.
+    pub fn is_over(&self) -> bool {
+        TICKS.load(Ordering::Relaxed) != self.since
     }
 }
 
 impl Drop for Slice {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.polling.fetch_sub(1, Ordering::SeqCst);
     }
-}
-
-/// Slices that ended so far: who saw this change used up one. Cheaper than a look at the clock.
-pub fn ticks() -> u64 {
-    TICKS.load(Ordering::Relaxed)
 }
 
 /// The end of a slice: every guest looks whether it must yield.

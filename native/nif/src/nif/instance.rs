@@ -12,11 +12,12 @@ use wasmtime_beam::template::Template;
 
 use super::call;
 use super::module::{binary, types};
-use super::{answer, checked, guarded, inside, timed, used};
+use super::{answer, checked, guarded, inside, timed};
 use crate::atoms;
 use crate::client::{Reply, Requester};
 use crate::outbox::Outbox;
 use crate::resource::{Instance, Module, Prepared};
+use crate::slice::in_slice;
 use crate::term::map::from_pairs;
 use crate::term::options::Processes;
 use crate::term::{error, options};
@@ -58,7 +59,7 @@ fn new<'a>(
     links: &[Link],
     id: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    used(env, || {
+    in_slice(env, |_| {
         checked(env, || {
             let (options, processes) = options::instance(opts)?;
             Ok(match Template::linked(module.get(), &options, links) {

@@ -25,6 +25,7 @@ use wasmtime_beam::guest::{View, panicked};
 use crate::atoms;
 use crate::post;
 use crate::resource::Instance;
+use crate::slice::in_slice;
 use crate::term::error;
 
 /// Where a function runs: a normal scheduler does not wait for somebody who is inside the guest.
@@ -107,19 +108,8 @@ fn caught<R>(env: Env<'_>, f: impl FnOnce() -> R) -> std::result::Result<R, Term
     catch_unwind(work).map_err(|panic| error::encode(env, &panicked(panic.as_ref())))
 }
 
-/// As `guarded`, and tells the scheduler how much of the process's turn was used; a millisecond is
-/// all of it. For work of tens of microseconds that a process may do in a loop.
+/// As `guarded`, and a slice that ends meanwhile is the whole turn of the process. For work of
+/// tens of microseconds that a process may do in a loop.
 fn timed<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
-    used(env, || guarded(env, f))
-}
-
-/// What `timed` does, around work that is guarded already.
-fn used<R>(env: Env<'_>, f: impl FnOnce() -> R) -> R {
-    let since = std::time::Instant::now();
-    let result = f();
-    let percent = (since.elapsed().as_micros() / 10).min(100) as i32;
-    if percent > 0 {
-        rustler::schedule::consume_timeslice(env, percent);
-    }
-    result
+    in_slice(env, |_| guarded(env, f))
 }

@@ -2,7 +2,6 @@
 //! Rule: a process that said it sleeps gets one message, and only one.
 
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::task::Wake;
 
 use parking_lot::Mutex;
@@ -23,8 +22,7 @@ pub(super) struct Caller {
     host: Option<(LocalPid, ResourceArc<Instance>)>,
     /// Is told instead, when the process that polls is not the one that asked.
     asker: Option<Arc<dyn Client>>,
-    /// Known once the job is made.
-    job: OnceLock<JobId>,
+    job: JobId,
     news: Mutex<News>,
     /// The message of the process that sleeps, and who that is.
     nap: Nap<(LocalPid, Message)>,
@@ -37,34 +35,36 @@ pub(super) struct News {
 }
 
 impl Caller {
-    /// `pid` asks, and polls itself; `host` serves the host calls.
-    pub fn new(pid: LocalPid, host: LocalPid, instance: &ResourceArc<Instance>) -> Self {
+    /// `pid` asks for `job`, and polls itself; `host` serves the host calls.
+    pub fn new(
+        job: JobId,
+        pid: LocalPid,
+        host: LocalPid,
+        instance: &ResourceArc<Instance>,
+    ) -> Self {
         Caller {
             pid,
             guest: instance.guest().clone(),
             host: (number(host) != number(pid)).then(|| (host, instance.clone())),
             asker: None,
-            job: OnceLock::new(),
+            job,
             news: Mutex::default(),
             nap: Nap::default(),
         }
     }
 
-    /// `asker` asks, and another process polls.
+    /// `asker` asks for `job`, and another process polls.
     pub fn in_place_of(
+        job: JobId,
         asker: Arc<dyn Client>,
         pid: LocalPid,
         instance: &ResourceArc<Instance>,
     ) -> Self {
-        Caller { asker: Some(asker), ..Caller::new(pid, pid, instance) }
+        Caller { asker: Some(asker), ..Caller::new(job, pid, pid, instance) }
     }
 
     pub fn pid(&self) -> LocalPid {
         self.pid
-    }
-
-    pub fn set_job(&self, job: JobId) {
-        let _ = self.job.set(job);
     }
 
     pub fn news(&self) -> &Mutex<News> {
@@ -96,8 +96,7 @@ impl Caller {
 
     /// Ends the job from the background: the process may be in a host function, or gone.
     pub fn expire(&self) {
-        let Some(job) = self.job.get().copied() else { return };
-        background::expire(self.guest.clone(), job);
+        background::expire(self.guest.clone(), self.job);
     }
 }
 

@@ -9,17 +9,16 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rustler::schedule::consume_timeslice;
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
 use wasmtime_beam::error::Error;
-use wasmtime_beam::guest::{Client, Job, JobId, Request, Step, Submitted, panicked};
+use wasmtime_beam::guest::{Client, Job, JobId, Request, Step, Submitted, next_id, panicked};
 use wasmtime_beam::inject::point;
-use wasmtime_beam::ticker::{self, Slice};
 use wasmtime_beam::value::Value;
 
 use super::caller::Caller;
 use crate::client::{Reply, Requester, number};
 use crate::resource::{Call, Instance};
+use crate::slice::in_slice;
 use crate::term::{error, value};
 use crate::{atoms, background};
 
@@ -63,8 +62,9 @@ pub fn start<'a>(
     timeout: Option<Duration>,
     host: LocalPid,
 ) -> Term<'a> {
-    let caller = Caller::new(env.pid(), host, instance);
-    let (turn, job) = Turn::new(instance, request, caller);
+    let id = next_id();
+    let caller = Caller::new(id, env.pid(), host, instance);
+    let (turn, job) = Turn::new(instance, id, request, caller);
     match instance.guest().submit(job, timeout) {
         Ok(Submitted::NeedsRunner) => turn.begin(env, true),
         Ok(Submitted::Nested) if instance.guest().control().is_polled_by(number(env.pid())) => {
@@ -77,20 +77,21 @@ pub fn start<'a>(
     }
 }
 
-/// Starts a call of the calling process that another process polls; its messages carry `id`.
+/// Starts a call of the calling process that another process polls; its messages carry `name`.
 /// Answers `{drive, Job, Call}`.
 pub fn start_unawaited<'a>(
     env: Env<'a>,
     instance: &ResourceArc<Instance>,
     request: Request,
     timeout: Option<Duration>,
-    id: Term<'a>,
+    name: Term<'a>,
 ) -> Term<'a> {
     let pid = env.pid();
-    let asker = Requester::unawaited(id, pid, instance.clone());
-    let caller = Caller::in_place_of(asker.as_client(), pid, instance);
-    let (turn, job) = Turn::new(instance, request, caller);
-    let (id, call) = (job.id(), ResourceArc::new(Call(turn)));
+    let asker = Requester::unawaited(name, pid, instance.clone());
+    let id = next_id();
+    let caller = Caller::in_place_of(id, asker.as_client(), pid, instance);
+    let (turn, job) = Turn::new(instance, id, request, caller);
+    let call = ResourceArc::new(Call(turn));
     instance.jobs().remember(pid, id);
     instance.jobs().hold(id, call.clone());
     let alive = asker.watch(env);
@@ -106,13 +107,17 @@ pub fn start_unawaited<'a>(
 }
 
 impl Turn {
-    fn new(instance: &ResourceArc<Instance>, request: Request, caller: Caller) -> (Self, Job) {
+    fn new(
+        instance: &ResourceArc<Instance>,
+        id: JobId,
+        request: Request,
+        caller: Caller,
+    ) -> (Self, Job) {
         let caller = Arc::new(caller);
-        let job = Job::new(request, caller.clone());
-        caller.set_job(job.id());
+        let job = Job::numbered(id, request, caller.clone());
         let turn = Turn {
             instance: instance.clone(),
-            job: job.id(),
+            job: id,
             caller,
             monitor: OnceLock::new(),
             driving: AtomicBool::new(false),
@@ -207,27 +212,20 @@ impl Turn {
     }
 
     fn go_on<'a>(&self, env: Env<'a>) -> Polled<'a> {
-        let since = ticker::ticks();
-        let polled = loop {
-            self.caller.look();
-            if let Some(polled) = self.news(env) {
-                break polled;
+        in_slice(env, |slice| {
+            loop {
+                self.caller.look();
+                if let Some(polled) = self.news(env) {
+                    return polled;
+                }
+                if slice.is_over() {
+                    return Polled::Goes(atoms::again().encode(env));
+                }
+                if !self.drives() || !self.step() {
+                    return Polled::Goes(rest(env));
+                }
             }
-            if ticker::ticks() != since {
-                break Polled::Goes(atoms::again().encode(env));
-            }
-            if !self.drives() {
-                break Polled::Goes(rest(env));
-            }
-            if !self.step() {
-                break Polled::Goes(rest(env));
-            }
-        };
-        // A slice is the whole turn of a process.
-        if ticker::ticks() != since {
-            consume_timeslice(env, 100);
-        }
-        polled
+        })
     }
 
     /// Answers a host call; whoever polls is woken, unless that is this call, which polls next.
@@ -262,7 +260,6 @@ impl Turn {
     /// One poll. False when nothing more happens before a wake.
     fn step(&self) -> bool {
         let (guest, waker) = (self.instance.guest(), Waker::from(self.caller.clone()));
-        let _slice = Slice::begin();
         match guest.poll(&mut Context::from_waker(&waker)) {
             Step::Done(job, outcome) => job.finish(outcome),
             Step::Host(client, call) => {

@@ -202,8 +202,9 @@ fn limit(map: Term<'_>, key: Atom) -> NifResult<Option<u64>> {
     if is(term, atoms::infinity()) { Ok(None) } else { term.decode().map(Some) }
 }
 
+/// Atoms are words, so that the same atom is the same word.
 fn is(term: Term<'_>, atom: Atom) -> bool {
-    term.decode::<Atom>().is_ok_and(|found| found == atom)
+    term.as_c_arg() == atom.as_c_arg()
 }
 
 fn wasi(map: Term<'_>) -> NifResult<WasiOptions> {

@@ -22,8 +22,8 @@ pub fn encode_list<'a>(
     values: &[Value],
     instance: &ResourceArc<Instance>,
 ) -> Term<'a> {
-    let terms: Vec<Term<'a>> = values.iter().map(|value| encode(env, value, instance)).collect();
-    terms.encode(env)
+    let prepend = |list: Term<'a>, value| list.list_prepend(encode(env, value, instance));
+    values.iter().rev().fold(Term::list_new_empty(env), prepend)
 }
 
 /// The term of a value of an instance: integers signed, floats as floats unless they are none that
@@ -76,9 +76,7 @@ pub fn decode_list(
     types: &[Type],
     what: &(impl fmt::Display + ?Sized),
 ) -> Result<Vec<Value>> {
-    let (terms, more) = first(list, types.len());
-    arity(terms.len() + more, types.len(), what)?;
-    decode_terms(&terms, types, what)
+    decode_all(list, types, what)
 }
 
 /// The first terms of a list, and how many follow: a list that is too long is not kept.
@@ -93,9 +91,29 @@ pub fn decode_terms(
     types: &[Type],
     what: &(impl fmt::Display + ?Sized),
 ) -> Result<Vec<Value>> {
+    decode_all(terms.iter().copied(), types, what)
+}
+
+/// A wrong count is told before a wrong value.
+fn decode_all<'a>(
+    mut terms: impl Iterator<Item = Term<'a>>,
+    types: &[Type],
+    what: &(impl fmt::Display + ?Sized),
+) -> Result<Vec<Value>> {
     point("decode");
-    arity(terms.len(), types.len(), what)?;
-    terms.iter().zip(types).enumerate().map(|(at, (term, ty))| nth(at, *term, ty, what)).collect()
+    let mut values = Vec::with_capacity(types.len());
+    let mut given = 0;
+    let mut take = |ty| {
+        let value = decode(terms.next().inspect(|_| given += 1)?, ty)?;
+        values.push(value);
+        Some(())
+    };
+    let wrong = types.iter().position(|ty| take(ty).is_none());
+    arity(given + terms.count(), types.len(), what)?;
+    match wrong {
+        None => Ok(values),
+        Some(at) => Err(misfit(at, &types[at], what)),
+    }
 }
 
 fn arity(got: usize, want: usize, what: &(impl fmt::Display + ?Sized)) -> Result<()> {
@@ -119,10 +137,12 @@ pub fn decode_each(
 }
 
 fn nth(at: usize, term: Term<'_>, ty: &Type, what: &(impl fmt::Display + ?Sized)) -> Result<Value> {
-    decode(term, ty).ok_or_else(|| {
-        let message = format!("value {} of {what} is not of type {ty}", at + 1);
-        Error::new(Class::Call, Kind::Badarg, message)
-    })
+    decode(term, ty).ok_or_else(|| misfit(at, ty, what))
+}
+
+fn misfit(at: usize, ty: &Type, what: &(impl fmt::Display + ?Sized)) -> Error {
+    let message = format!("value {} of {what} is not of type {ty}", at + 1);
+    Error::new(Class::Call, Kind::Badarg, message)
 }
 
 /// Decodes one value, which errors of `class` name as `what`.

@@ -290,7 +290,8 @@ impl Control {
         let ended = state.running.pop();
         state.running.clear();
         // Both lists keep their room for the next run.
-        let dropped: Vec<Parked> = state.parked.drain(..).collect();
+        let mut dropped: Vec<Parked> = Vec::new();
+        dropped.append(&mut state.parked);
         if self.stop.load(SeqCst) {
             self.stop.store(false, SeqCst);
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use wasmtime::{AsContextMut, Func, RootScope, StoreContextMut, Val};
@@ -49,11 +49,11 @@ pub(super) async fn nested(
     request: Request,
 ) -> Outcome {
     let Some(fuel) = request.fuel() else {
-        return stoppable(control, job, perform(store, request)).await;
+        return stoppable(control, job, pin!(perform(store, request))).await;
     };
     let left = store.get_fuel().unwrap_or_default();
     set_fuel(&mut store, fuel)?;
-    let outcome = stoppable(control, job, perform(store.as_context_mut(), request)).await;
+    let outcome = stoppable(control, job, pin!(perform(store.as_context_mut(), request))).await;
     set_fuel(&mut store, left)?;
     outcome
 }
@@ -68,13 +68,13 @@ async fn perform(store: StoreContextMut<'_, Data>, request: Request) -> Outcome 
 }
 
 /// The outcome of `work`, or the reason why `job` must stop: dropping the work unwinds the guest's
-/// stack, so that the store is as usable as after a trap.
+/// stack, so that the store is as usable as after a trap. Pinned by the caller: a future that takes
+/// another one holds room for it twice.
 pub(super) async fn stoppable(
     control: &Control,
     job: JobId,
-    work: impl Future<Output = Outcome>,
+    mut work: Pin<&mut impl Future<Output = Outcome>>,
 ) -> Outcome {
-    let mut work = pin!(work);
     poll_fn(|cx| match control.cancelled(job).filter(|_| !visiting()) {
         Some(reason) => Poll::Ready(Err(reason.error())),
         None => work.as_mut().poll(cx),

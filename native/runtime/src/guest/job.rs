@@ -88,8 +88,13 @@ pub struct Job {
 
 impl Job {
     pub fn new(request: Request, client: Arc<dyn Client>) -> Self {
+        Job::numbered(next_id(), request, client)
+    }
+
+    /// A job with a number that was taken for it before, so that its client knows it.
+    pub fn numbered(id: JobId, request: Request, client: Arc<dyn Client>) -> Self {
         let _live = Live::new(Object::Job);
-        Job { id: next_id(), request, client, deadline: None, finished: false, _live }
+        Job { id, request, client, deadline: None, finished: false, _live }
     }
 
     pub(crate) fn client(&self) -> &Arc<dyn Client> {

@@ -33,6 +33,7 @@ pub use end::Destroyed;
 pub use host_call::{HostCall, HostImport};
 pub use job::{Client, Job, JobId, Outcome, Reason, Request, panicked};
 pub use meter::{Activity, Meter, Usage};
+pub use number::next_id;
 pub use poll::{Guest, Step};
 pub use refs::{Datum, Ref, RefKind};
 pub use serve::Awaited;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const BLOCK: u64 = 1024;
 
 /// A number that no other job or host call of this VM has.
-pub(super) fn next_id() -> u64 {
+pub fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static MINE: Cell<Range<u64>> = const { Cell::new(0..0) };

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -266,7 +266,7 @@ async fn run(
     job: JobId,
     request: Request,
 ) -> (Box<StoreCell>, Outcome) {
-    let outcome = stoppable(&control, job, execute(&mut cell, &linked, request)).await;
+    let outcome = stoppable(&control, job, pin!(execute(&mut cell, &linked, request))).await;
     (cell, outcome)
 }
 

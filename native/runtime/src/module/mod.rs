@@ -23,7 +23,7 @@ mod source;
 #[cfg(feature = "compiler")]
 mod survey;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -63,7 +63,7 @@ struct Inner {
     engine: Arc<Engine>,
     memories: Vec<MemoryPlan>,
     facts: Facts,
-    functions: HashMap<String, Function>,
+    functions: BTreeMap<String, Function>,
     tables: usize,
     _live: Live,
 }
@@ -311,7 +311,7 @@ impl Module {
     }
 }
 
-fn functions(module: &wasmtime::Module) -> HashMap<String, Function> {
+fn functions(module: &wasmtime::Module) -> BTreeMap<String, Function> {
     let function = |export: wasmtime::ExportType<'_>| {
         let ExternType::Func(ty) = export.ty() else { return None };
         let (name, signature) = (export.name().to_owned(), Signature::of(&ty));
