@@ -50,7 +50,7 @@ allowed(Flags) ->
 
 %% ---- settings -------------------------------------------------------------------------------
 
-%% Runs with swap: the machine's, or a file of 64 MiB in this folder; `none' says why there is none.
+%% Runs with swap: the machine's, or a file of 256 MiB in this folder, more than a node has; `none' says why there is none.
 with_swap(Dir, Fun) ->
     case file:read_file("/proc/swaps") of
         {ok, Areas} ->
@@ -62,7 +62,7 @@ with_swap(Dir, Fun) ->
     end.
 
 with_file(Path, Fun) ->
-    Said = os:cmd(lists:flatten(["umask 077; dd if=/dev/zero of='", Path, "' bs=1M count=64 2>&1 && mkswap '",
+    Said = os:cmd(lists:flatten(["umask 077; dd if=/dev/zero of='", Path, "' bs=1M count=256 2>&1 && mkswap '",
                                  Path, "' 2>&1 && swapon '", Path, "' 2>&1 && echo made"])),
     try
         case string:find(Said, "made\n", trailing) of
