@@ -144,7 +144,7 @@ cases() ->
      {<<"resource">>, fun dropped/2},
      {<<"background">>, fun dropped/2},
      {<<"bury">>, fun destroyed/2},
-     {<<"restore">>, fun destroyed/2},
+     {<<"restore">>, fun(Mods, Point) -> destroyed(Mods, Point), dropped(Mods, Point) end},
      {<<"store">>, fun(#{start_trap := Mod} = Mods, Point) ->
         destroyed(Mods, Point),
         dropped(Mods, Point),

@@ -151,6 +151,20 @@ t_answered_by_many(_) ->
         [answer(Inst, Message) || Message <- Messages]
     end).
 
+%% Two answers before the guest goes on: the first is the one that counts.
+t_the_first_answer_counts(_) ->
+    Inst = inst(mod(host), (one(fun(_, [_]) -> {ok, [get(answer)]} end))#{host => self()}),
+    [begin
+         Caller = {Pid, _} = spawn_monitor(fun() -> exit(wasmtime:call(Inst, <<"one">>, [7])) end),
+         Message = receive {wasmtime_host_call, _, _, _, [7]} = Asked -> Asked end,
+         true = erlang:suspend_process(Pid),
+         [begin put(answer, Answer), ok = wasmtime:handle_host_call(Inst, Message) end
+          || Answer <- [First, 1000, 2000]],
+         true = erlang:resume_process(Pid),
+         ?assertEqual({ok, [First]}, ended(Caller))
+     end || First <- lists:seq(1, 20)],
+    ok = wasmtime:destroy(Inst).
+
 %% Several at once, twice each.
 answer(Inst, Message) ->
     Serve = fun() -> exit([wasmtime:handle_host_call(Inst, Message) || _ <- [1, 2]]) end,

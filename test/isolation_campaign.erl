@@ -5,6 +5,8 @@
 
 -export([run/1]).
 
+-define(SHRINKING, 30).
+
 %% Runs a campaign: #{requests, lanes => [pooling options], batch => tenants of a guest at most,
 %% endings => how tenants end}. Answers what was proven, or an error with the smallest case of it.
 run(#{requests := Requests, lanes := Lanes} = Campaign) ->
@@ -64,16 +66,37 @@ settings(Share) -> [quiet, long_result, {numtests, max(1, Share div 2_000)}, {ma
 
 property(Opts, Counts, #{batch := Batch} = Campaign) ->
     Tenants = resize(Batch, list(resize(8, tenant(endings(Campaign))))),
-    proper:forall({guest(), Tenants}, fun({Guest, Rented}) ->
+    proper:forall({guest(), Tenants}, fun({Guest, Rented} = Case) ->
         counters:add(Counts, 3, 1),
-        %% This PropEr cannot tell what was raised.
-        try
-            Ready = isolation_tenant:guest(Guest, Opts),
-            lists:all(fun(Tenant) -> is_isolated(Ready, Tenant, Counts) end, Rented)
-        catch Class:Reason:Stack ->
-            why({Class, Reason, Stack})
-        end
+        had_enough() orelse told(holds(Guest, Rented, Opts, Counts), Case)
     end).
+
+holds(Guest, Rented, Opts, Counts) ->
+    %% This PropEr cannot tell what was raised.
+    try
+        Ready = isolation_tenant:guest(Guest, Opts),
+        lists:all(fun(Tenant) -> is_isolated(Ready, Tenant, Counts) end, Rented)
+    catch Class:Reason:Stack ->
+        why({Class, Reason, Stack})
+    end.
+
+%% The first case that failed is told at once: one that fails rarely may not shrink.
+told(true, _) -> true;
+told(false, Case) ->
+    case get(failed_at) of
+        undefined ->
+            io:format("~nthe first case that failed: ~0tp~n~0tp~n", [get(why), Case]),
+            put(failed_at, erlang:monotonic_time(second));
+        _ -> ok
+    end,
+    false.
+
+%% What was found after so many seconds of shrinking is the smallest one.
+had_enough() ->
+    case get(failed_at) of
+        undefined -> false;
+        Since -> erlang:monotonic_time(second) - Since > ?SHRINKING
+    end.
 
 is_isolated(Ready, {Look, _, _} = Tenant, Counts) ->
     counters:add(Counts, 2, 1),

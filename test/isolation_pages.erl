@@ -64,14 +64,13 @@ with_swap(Dir, Fun) ->
 with_file(Path, Fun) ->
     Said = os:cmd(lists:flatten(["umask 077; dd if=/dev/zero of='", Path, "' bs=1M count=256 2>&1 && mkswap '",
                                  Path, "' 2>&1 && swapon '", Path, "' 2>&1 && echo made"])),
-    try
+    Undo = fun() -> os:cmd(lists:flatten(["swapoff '", Path, "' 2>&1; rm -f '", Path, "'"])) end,
+    undone(Undo, fun() ->
         case string:find(Said, "made\n", trailing) of
             "made\n" -> Fun(swap);
             _ -> Fun({none, Said})
         end
-    after
-        os:cmd(lists:flatten(["swapoff '", Path, "' 2>&1; rm -f '", Path, "'"]))
-    end.
+    end).
 
 %% Runs with a group of memory that a node can be put into; `none' where none can be made.
 with_group(Fun) ->
@@ -83,14 +82,12 @@ with_group(Fun) ->
 with_group([], Fun) -> Fun(none);
 with_group([{Dir, File, Data} | Rest], Fun) ->
     Made = file:make_dir(Dir),
-    try
+    undone(fun() -> Made =:= ok andalso leave(Dir) end, fun() ->
         case Made =:= ok andalso filelib:is_file(filename:join(Dir, File)) of
             true -> Fun({Dir, File, Data});
             false -> with_group(Rest, Fun)
         end
-    after
-        Made =:= ok andalso leave(Dir)
-    end.
+    end).
 
 %% A group goes when its last process has gone.
 leave(Dir) -> wasmtime_test:wait_until(fun() -> file:del_dir(Dir) =/= {error, ebusy} end).
@@ -109,8 +106,22 @@ with_setting(Path, Value, Fun) ->
         {ok, Text} ->
             [_, Rest] = binary:split(Text, <<"[">>),
             [Before, _] = binary:split(Rest, <<"]">>),
-            try Fun(file:write_file(Path, Value) =:= ok)
-            after file:write_file(Path, Before)
-            end;
+            undone(fun() -> file:write_file(Path, Before) end,
+                   fun() -> Fun(file:write_file(Path, Value) =:= ok) end);
         {error, _} -> Fun(false)
+    end.
+
+%% Runs, and undoes what was set up: also when the process is killed, as one is that takes too long.
+undone(Undo, Fun) ->
+    Self = self(),
+    Guard = spawn(fun() ->
+        Monitor = monitor(process, Self),
+        receive {'DOWN', Monitor, _, _, _} -> ok; {Self, undo} -> ok end,
+        _ = Undo(),
+        Self ! {self(), undone}
+    end),
+    try Fun()
+    after
+        Guard ! {Self, undo},
+        receive {Guard, undone} -> ok end
     end.

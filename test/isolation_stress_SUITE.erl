@@ -66,15 +66,24 @@ squeeze(Group, Pid, Wanted) -> squeeze(Group, Pid, Wanted, 30 * Wanted).
 squeeze(_, _, 0, _) -> [];
 squeeze(_, _, _, 0) -> [];
 squeeze(Group, Pid, Wanted, Left) ->
+    case slots(Pid) of
+        gone -> [];
+        %% A node that is squeezed while it starts does not come to anything.
+        #{mappings := 0} -> timer:sleep(10), squeeze(Group, Pid, Wanted, Left);
+        #{} ->
+            KiB = look(Group, Pid),
+            timer:sleep(rand:uniform(100)),
+            [KiB | squeeze(Group, Pid, Wanted - min(KiB, 1), Left - 1)]
+    end.
+
+look(Group, Pid) ->
     _ = os:cmd("kill -STOP " ++ Pid),
     isolation_pages:squeeze(Group),
     Slots = slots(Pid),
     _ = os:cmd("kill -CONT " ++ Pid),
-    timer:sleep(rand:uniform(100)),
     case Slots of
-        gone -> [];
-        #{swap := KiB} when KiB > 0 -> [KiB | squeeze(Group, Pid, Wanted - 1, Left - 1)];
-        #{} -> [0 | squeeze(Group, Pid, Wanted, Left - 1)]
+        #{swap := KiB} -> KiB;
+        _ -> 0
     end.
 
 slots(Pid) ->
