@@ -71,6 +71,33 @@ t_total_memory(_) ->
     refused_growth(Inst, 1),
     ok = wasmtime:destroy(Inst).
 
+%% A growth that no memory of its type could have does not give back what another one got.
+t_total_memory_beyond_a_type(_) ->
+    Inst = inst(mod(small_pages, #{proposals => #{custom_page_sizes => true}}),
+                #{total_memory_limit => 10 * ?PAGE}),
+    Grown = [begin
+                 {ok, [Before]} = wasmtime:call(Inst, <<"grow">>, [1]),
+                 ?assertEqual({ok, [-1]}, wasmtime:call(Inst, <<"grow_small">>, [16#ffffffff])),
+                 Before
+             end || _ <- lists:seq(1, 20)],
+    ?assertEqual(lists:seq(1, 8), [Pages || Pages <- Grown, Pages =/= -1]),
+    ?assertMatch(#{memory_bytes := 9 * ?PAGE + 1}, wasmtime:info(Inst)),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"grow_small">>, [?PAGE - 1])),
+    ?assertEqual({ok, [-1]}, wasmtime:call(Inst, <<"grow_small">>, [1])),
+    ok = wasmtime:destroy(Inst).
+
+%% What refused growth would have taken is not counted: beyond the memory's maximum, or the pool's.
+t_total_memory_after_refusals(_) ->
+    Refused = fun(Mod, Limit, By) ->
+        Inst = inst(Mod, #{total_memory_limit => Limit}),
+        [refused_growth(Inst, By) || _ <- lists:seq(1, 10)],
+        ?assertMatch(#{memory_bytes := 2 * ?PAGE}, wasmtime:info(Inst)),
+        ?assertEqual({ok, [2]}, wasmtime:call(Inst, <<"grow">>, [100])),
+        ok = wasmtime:destroy(Inst)
+    end,
+    Refused(mod(memory), unlimited, 999),
+    wasmtime_test:with_pool(memory, #{}, fun(Mod) -> Refused(Mod, 10_000 * ?PAGE, 1023) end).
+
 %% The number of tables, and of their elements at the start and in growth.
 t_tables(_) ->
     Mod = mod(tables),

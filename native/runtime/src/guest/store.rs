@@ -9,7 +9,7 @@ use super::control::Control;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind};
 use crate::inject::point;
-use crate::memory::{Lease, Share};
+use crate::memory::{Lease, NotGrown, Share};
 use crate::module::Module;
 use crate::options::Limits;
 use crate::stream::Ends;
@@ -103,7 +103,7 @@ const LARGE_TABLE: usize = 100_000;
 pub struct Limiter {
     limits: Limits,
     total: u64,
-    /// Bytes granted to the growth under way, taken back if it fails.
+    /// Bytes granted last: taken back when exactly that growth fails.
     pending: u64,
     control: Arc<Control>,
     hit: Option<Error>,
@@ -132,10 +132,14 @@ impl ResourceLimiter for Limiter {
         &mut self,
         current: usize,
         desired: usize,
-        _maximum: Option<usize>,
+        maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let desired = desired as u64;
         self.hit = None;
+        // Wasmtime would refuse it after it was granted.
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let desired = desired as u64;
         if let Some(limit) = self.limits.memory.filter(|limit| desired > *limit) {
             let message = format!("a memory of {desired} bytes is over memory_limit ({limit})");
             return self.refuse(Kind::MemoryLimit, message);
@@ -151,9 +155,13 @@ impl ResourceLimiter for Limiter {
         Ok(true)
     }
 
-    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.total = self.total.saturating_sub(std::mem::take(&mut self.pending));
-        self.control.meter.set_memory(self.total);
+    /// Wasmtime also tells of growth that it never asked for, because no memory of the type could have
+    /// it: right after one that succeeded, perhaps, and that of another memory.
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        if NotGrown::is(&error) {
+            self.total = self.total.saturating_sub(std::mem::take(&mut self.pending));
+            self.control.meter.set_memory(self.total);
+        }
         Ok(())
     }
 

@@ -2,10 +2,11 @@
 //! memory. Rule: a request that does not match its offer is refused, never served by guess.
 
 use super::defer;
+use super::grow::NotGrown;
 use super::held::Held;
 use super::lease::{self, Offer};
 use super::plain::Plain;
-use super::{GC_HEAP_GUARD, MEMORY_GUARD};
+use super::{GC_HEAP_GUARD, MEMORY_GUARD, MEMORY_RESERVATION};
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
 /// The creator of memories for every engine.
@@ -58,7 +59,7 @@ impl SlotMemory {
     fn outgrow(&mut self, size: usize) -> wasmtime::Result<()> {
         // SAFETY: the bytes are accessible, and Wasmtime runs nothing while a memory grows.
         let old = unsafe { std::slice::from_raw_parts(self.as_ptr(), self.byte_size()) };
-        let plain = Plain::copy_of(old, size, MEMORY_GUARD as usize)?;
+        let plain = Plain::copy_of(old, size, MEMORY_GUARD as usize).map_err(NotGrown::because)?;
         drop(std::mem::replace(self, SlotMemory::Outgrown(plain)));
         Ok(())
     }
@@ -74,9 +75,11 @@ unsafe impl LinearMemory for SlotMemory {
         }
     }
 
+    /// All of a slot, also where its pool lets a memory have less: beyond this Wasmtime refuses a
+    /// growth by itself, and the limiter that granted it would not know.
     fn byte_capacity(&self) -> usize {
         match self {
-            SlotMemory::Slot { held, .. } => held.as_ref().map_or(0, Held::capacity),
+            SlotMemory::Slot { .. } => MEMORY_RESERVATION as usize,
             SlotMemory::Outgrown(plain) => plain.byte_capacity(),
         }
     }
@@ -84,14 +87,15 @@ unsafe impl LinearMemory for SlotMemory {
     fn grow_to(&mut self, new_size: usize) -> wasmtime::Result<()> {
         match self {
             SlotMemory::Slot { held: Some(held), .. } if new_size <= held.capacity() => {
-                Ok(held.grow(new_size)?)
+                held.grow(new_size).map_err(NotGrown::because)
             }
             SlotMemory::Slot { held: Some(held), is64: true } if held.may_outgrow() => {
                 self.outgrow(new_size)
             }
-            SlotMemory::Slot { .. } => {
-                let capacity = self.byte_capacity();
-                wasmtime::bail!("memory of {new_size} bytes exceeds the slot's {capacity}")
+            SlotMemory::Slot { held, .. } => {
+                let most = held.as_ref().map_or(0, Held::capacity);
+                let why = format!("a memory of {new_size} bytes is more than the slot's {most}");
+                Err(NotGrown::because(why))
             }
             SlotMemory::Outgrown(plain) => plain.grow_to(new_size),
         }

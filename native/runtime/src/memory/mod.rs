@@ -10,6 +10,7 @@ mod creator;
 mod defer;
 #[cfg(feature = "compiler")]
 mod extract;
+mod grow;
 mod held;
 mod idle;
 mod image;
@@ -29,6 +30,7 @@ pub use creator::Creator;
 pub use defer::{Pending, deferring};
 #[cfg(feature = "compiler")]
 pub use extract::{Extracted, MemoryData, extract};
+pub(crate) use grow::NotGrown;
 pub use image::{Image, MemoryPlan};
 pub use info::PoolInfo;
 pub use lease::{Lease, Permit, Share};

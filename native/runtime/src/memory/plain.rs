@@ -2,6 +2,7 @@
 //! outgrow a slot. Rule: reserved and guarded as compiled code expects; unmapped when dropped.
 
 use super::MEMORY_GUARD;
+use super::grow::NotGrown;
 use super::sys::{self, Reservation};
 use std::io;
 use wasmtime::LinearMemory;
@@ -88,14 +89,15 @@ unsafe impl LinearMemory for Plain {
 
     fn grow_to(&mut self, new_size: usize) -> wasmtime::Result<()> {
         if new_size > self.limit {
-            wasmtime::bail!("memory of {new_size} bytes exceeds the limit of {}", self.limit);
+            let why = format!("a memory of {new_size} bytes is more than {}", self.limit);
+            return Err(NotGrown::because(why));
         }
         let grown = if new_size <= self.capacity() {
             self.extend(new_size)
         } else {
             self.relocate(new_size)
         };
-        Ok(grown?)
+        grown.map_err(NotGrown::because)
     }
 
     fn as_ptr(&self) -> *mut u8 {

@@ -1,11 +1,13 @@
 //! Limits of one instance: refused at instantiation by name, and -1 for a guest that grows.
 
 use wasmtime_beam::guest::Guest;
-use wasmtime_beam::options::Limits;
+use wasmtime_beam::options::{CompileOptions, Limits, Proposal};
 use wasmtime_beam::value::Value;
 use wasmtime_beam::{Class, Kind};
 
-use crate::support::{NO_LIMITS, Recorder, call, done, module, options, submit};
+use crate::support::{
+    NO_LIMITS, Recorder, call, compile, done, module, on_demand, options, pooled, submit,
+};
 
 const WAT: &str = r#"(module
   (memory $a (export "memory") 2)
@@ -82,4 +84,32 @@ fn refused_growth_is_not_counted() {
     }
     assert_eq!(grow(&guest, "grow", 254), 2);
     assert_eq!(grow(&guest, "grow_other", 255), 1);
+}
+
+/// Nor is growth beyond what a memory, or any of its type, may have; and it gives back nothing that
+/// another one got.
+#[test]
+fn growth_that_no_memory_could_have_is_not_counted() {
+    let wat = r#"(module
+      (memory $a (export "memory") 1 2)
+      (memory $b 1 (pagesize 1))
+      (func (export "grow") (param i32) (result i32) (memory.grow $a (local.get 0)))
+      (func (export "grow_small") (param i32) (result i32) (memory.grow $b (local.get 0))))"#;
+    let proposals = vec![(Proposal::CustomPageSizes, true)];
+    for compile_options in [on_demand(), pooled()] {
+        let module =
+            compile(wat, &CompileOptions { proposals: proposals.clone(), ..compile_options });
+        let mut options = options(&module);
+        options.limits = Limits { total_memory: Some(2 * PAGE + 1), ..NO_LIMITS };
+        let guest = Guest::new(&module, &options).unwrap();
+        guest.instantiate().unwrap();
+        assert_eq!(grow(&guest, "grow", 2), -1);
+        assert_eq!(guest.control().usage().memory, PAGE + 1);
+        assert_eq!(grow(&guest, "grow", 1), 1);
+        for _ in 0..10 {
+            assert_eq!(grow(&guest, "grow_small", -1), -1);
+            assert_eq!(guest.control().usage().memory, 2 * PAGE + 1);
+        }
+        assert_eq!(grow(&guest, "grow_small", 1), -1);
+    }
 }
