@@ -98,6 +98,44 @@ t_total_memory_after_refusals(_) ->
     Refused(mod(memory), unlimited, 999),
     wasmtime_test:with_pool(memory, #{}, fun(Mod) -> Refused(Mod, 10_000 * ?PAGE, 1023) end).
 
+%% A shared memory counts with its maximum from the start, alone and with others.
+t_shared_memories(_) ->
+    Mod = mod(shared, #{proposals => #{threads => true}}),
+    [begin
+         {error, Error} = instantiate(Mod, Opts),
+         ?assertMatch({Key, #{class := limit, kind := memory_limit, key := Key}}, {Key, Error})
+     end || {Key, Opts} <- [{total_memory_limit, #{total_memory_limit => 12 * ?PAGE - 1}},
+                            {memory_limit, #{memory_limit => 8 * ?PAGE - 1}}]],
+    Inst = inst(Mod, #{total_memory_limit => 14 * ?PAGE, memory_limit => 8 * ?PAGE}),
+    ?assertMatch(#{memory_bytes := 13 * ?PAGE, memory_peak := 13 * ?PAGE}, wasmtime:info(Inst)),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"grow">>, [7])),
+    refused_growth(Inst, 1),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"grow_own">>, [1])),
+    ?assertEqual({ok, [-1]}, wasmtime:call(Inst, <<"grow_own">>, [1])),
+    ?assertMatch(#{memory_bytes := 14 * ?PAGE}, wasmtime:info(Inst)),
+    ok = wasmtime:destroy(Inst).
+
+%% So do those of links.
+t_shared_memories_of_links(_) ->
+    Link = mod(shared, #{proposals => #{threads => true}}),
+    Main = mod({wat, "(module (import \"l\" \"memory\" (memory 1 8 shared)) (memory 1 2 shared))"},
+               #{proposals => #{threads => true}}),
+    Opts = fun(Total) -> #{links => [{"l", Link}], total_memory_limit => Total} end,
+    ?assertMatch({error, #{class := limit, kind := memory_limit, key := total_memory_limit}},
+                 instantiate(Main, Opts(15 * ?PAGE - 1))),
+    Inst = inst(Main, Opts(15 * ?PAGE)),
+    ?assertMatch(#{memory_bytes := 15 * ?PAGE}, wasmtime:info(Inst)),
+    ok = wasmtime:destroy(Inst).
+
+%% In a pool no memory grows beyond max_memory, which is what counts where the maximum is larger.
+t_shared_memories_in_a_pool(_) ->
+    Opts = maps:merge(wasmtime_test:pool(#{max_memory => 6 * ?PAGE}), #{proposals => #{threads => true}}),
+    Inst = inst(mod(shared, Opts), #{total_memory_limit => 11 * ?PAGE}),
+    ?assertMatch(#{memory_bytes := 11 * ?PAGE}, wasmtime:info(Inst)),
+    refused_growth(Inst, 6),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"grow">>, [5])),
+    ok = wasmtime:destroy(Inst).
+
 %% The number of tables, and of their elements at the start and in growth.
 t_tables(_) ->
     Mod = mod(tables),

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use wasmtime::Instance;
 
+use super::fit::Needs;
 use super::poll::{Guest, unmapped};
 use super::store::StoreCell;
 use crate::error::{Error, Result};
@@ -14,7 +15,6 @@ use crate::linker::Linked;
 use crate::links::{Chain, Part};
 use crate::memory::{Lease, Permit, Share};
 use crate::module::Module;
-use crate::options::Limits;
 use crate::trap;
 
 impl Guest {
@@ -38,17 +38,22 @@ impl Guest {
 /// Memories for one instance, or for each module of a chain; a chain's place in the pool too.
 pub(super) type Places = (Option<Lease>, Vec<Share>, Option<Permit>);
 
-pub(super) fn places(module: &Module, linked: &Linked, limits: &Limits) -> Result<Places> {
+pub(super) fn places(module: &Module, linked: &Linked) -> Result<Places> {
     match linked {
-        Linked::Alone(_) => {
-            module.must_fit(limits)?;
-            Ok((Some(module.lease()?), Vec::new(), None))
-        }
+        Linked::Alone(_) => Ok((Some(module.lease()?), Vec::new(), None)),
         Linked::Chain(chain) => {
-            chain.must_fit(limits)?;
             let (shares, permit) = chain.lease()?;
             Ok((None, shares, Some(permit)))
         }
+    }
+}
+
+/// What must be within the limits before anything is made.
+pub(super) fn needs<'a>(module: &'a Module, linked: &'a Linked) -> Needs<'a> {
+    let most = module.engine().pool().most();
+    match linked {
+        Linked::Alone(_) => Needs { memories: module.plans(), most },
+        Linked::Chain(chain) => Needs { memories: chain.plans(), most },
     }
 }
 

@@ -12,6 +12,7 @@ mod chain;
 mod control;
 mod end;
 mod execute;
+mod fit;
 mod host_call;
 mod job;
 mod make;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use wasmtime::AsContextMut;
 
-use super::chain::places;
+use super::chain::{needs, places};
 use super::control::{Access, Control, destroyed};
 use super::end::bury;
 use super::execute::{execute, stoppable};
@@ -93,7 +93,8 @@ impl Guest {
     /// As [`Guest::of`].
     pub fn with_outlet(template: &Template, outlet: Option<Arc<dyn Outlet>>) -> Result<Arc<Self>> {
         let Template { module, linked, limits, host_timeout, runner, .. } = template;
-        let (lease, shares, permit) = places(module, linked, limits)?;
+        let growth = needs(module, linked).must_fit(limits)?;
+        let (lease, shares, permit) = places(module, linked)?;
         let ends = Ends::new(template.inbox_limit, outlet);
         let wasi = template.instantiate_wasi(&ends)?;
         let output = wasi.as_ref().map(|wasi| wasi.captured().clone());
@@ -103,6 +104,7 @@ impl Guest {
         let mut cell =
             StoreCell::new(module, Data::new(control.clone(), wasi, limits.clone(), ends));
         (cell.lease, cell.shares) = (lease, shares);
+        cell.store.data_mut().limiter.reserve(growth);
         Ok(Arc::new(Guest {
             control,
             linked: linked.clone(),

@@ -121,6 +121,12 @@ impl Limiter {
         self.hit.take()
     }
 
+    /// Counts memory that nobody will ask for.
+    pub(super) fn reserve(&mut self, bytes: u64) {
+        self.total = self.total.saturating_add(bytes);
+        self.control.meter.set_memory(self.total);
+    }
+
     fn refuse(&mut self, kind: Kind, message: String) -> wasmtime::Result<bool> {
         self.hit = Some(Error::new(Class::Limit, kind, message));
         Ok(false)

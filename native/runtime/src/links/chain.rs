@@ -11,7 +11,7 @@ use crate::guest::Data;
 use crate::linker::{Hosts, Shape, unsupported};
 use crate::memory::{MemoryPlan, Permit, Share};
 use crate::module::Module;
-use crate::options::{CompileOptions, Limits};
+use crate::options::CompileOptions;
 
 /// A module, and the name from which the modules after it import.
 #[derive(Clone)]
@@ -103,10 +103,9 @@ impl Chain {
         self.parts.iter().any(|part| part.module.is_last())
     }
 
-    /// # Errors
-    /// Those of [`Module::must_fit`].
-    pub(crate) fn must_fit(&self, limits: &Limits) -> Result<()> {
-        self.parts.iter().try_for_each(|part| part.module.must_fit(limits))
+    /// The memories that all parts define, in order.
+    pub(crate) fn plans(&self) -> &[MemoryPlan] {
+        &self.plans
     }
 }
 

@@ -181,6 +181,11 @@ impl Pool {
         self.capacity
     }
 
+    /// Bytes that a memory may have here.
+    pub(crate) fn most(&self) -> u64 {
+        self.plain_limit() as u64
+    }
+
     /// True when a memory may leave its slot to grow beyond it.
     pub(super) fn may_outgrow(&self) -> bool {
         self.limits.is_none()

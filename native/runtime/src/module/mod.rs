@@ -43,7 +43,7 @@ use crate::guest::{panicked, unknown_global, unknown_table};
 use crate::linker::{Hosts, Linked, Shape};
 use crate::mac::Key;
 use crate::memory::{Lease, MemoryPlan};
-use crate::options::{Check, CompileOptions, Env, InstanceOptions, Limits, WasiOptions};
+use crate::options::{Check, CompileOptions, Env, InstanceOptions, WasiOptions};
 use crate::value::{Field, Signature, Type};
 use crate::wasi::WasiTemplate;
 
@@ -282,24 +282,6 @@ impl Module {
             return WasiTemplate::new(options).map(Arc::new);
         }
         cached(&self.0.wasi, options, || WasiTemplate::new(options))
-    }
-
-    /// Wasmtime asks no limiter for shared memories: what they may grow to must be within the limit.
-    ///
-    /// # Errors
-    /// Class `limit`, kind `memory_limit`.
-    pub fn must_fit(&self, limits: &Limits) -> Result<()> {
-        let shared = self.0.memories.iter().filter(|plan| plan.shared);
-        let most = shared.map(|plan| plan.max_bytes.unwrap_or(u64::MAX)).max();
-        match most.zip(limits.memory).filter(|(most, limit)| most > limit) {
-            Some((most, limit)) => {
-                let message = format!(
-                    "a shared memory may grow to {most} bytes, over memory_limit ({limit})"
-                );
-                Err(Error::new(Class::Limit, Kind::MemoryLimit, message))
-            }
-            None => Ok(()),
-        }
     }
 
     /// Memories and a place for one instance.

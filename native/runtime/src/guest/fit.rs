@@ -1,0 +1,49 @@
+//! What the modules of an instance need whatever runs, against the instance's limits, before anything
+//! of it is made. Rule: an answer names the option.
+
+use crate::error::{Class, Error, Kind, Result};
+use crate::memory::MemoryPlan;
+use crate::options::Limits;
+
+/// What all modules of an instance define together.
+pub(super) struct Needs<'a> {
+    pub(super) memories: &'a [MemoryPlan],
+    /// Bytes that a memory may have in the modules' pool.
+    pub(super) most: u64,
+}
+
+impl Needs<'_> {
+    /// Wasmtime asks no limiter when a shared memory grows: what it may grow to counts from the start.
+    /// Answers the bytes by which shared memories may grow.
+    ///
+    /// # Errors
+    /// Class `limit`, kind `memory_limit`.
+    pub(super) fn must_fit(&self, limits: &Limits) -> Result<u64> {
+        let (mut all, mut growth) = (0_u64, 0_u64);
+        for plan in self.memories.iter().filter(|plan| plan.shared) {
+            let most = plan.max_bytes.unwrap_or(u64::MAX).min(self.most);
+            if let Some(limit) = limits.memory.filter(|limit| most > *limit) {
+                let message = format!(
+                    "a shared memory may grow to {most} bytes, over memory_limit ({limit})"
+                );
+                return Err(exceeded(Kind::MemoryLimit, "memory_limit", message));
+            }
+            all = all.saturating_add(most);
+            growth = growth.saturating_add(most.saturating_sub(plan.min_bytes));
+        }
+        match limits.total_memory.filter(|limit| all > *limit) {
+            None => Ok(growth),
+            Some(limit) => {
+                let message = format!(
+                    "shared memories may grow to {all} bytes together, over total_memory_limit ({limit})"
+                );
+                Err(exceeded(Kind::MemoryLimit, "total_memory_limit", message))
+            }
+        }
+    }
+}
+
+/// A limit that was hit, with the option that sets it.
+pub(super) fn exceeded(kind: Kind, key: &'static str, message: String) -> Error {
+    Error { key: Some(key), ..Error::new(Class::Limit, kind, message) }
+}
