@@ -105,6 +105,7 @@ t_shared_memories(_) ->
          {error, Error} = instantiate(Mod, Opts),
          ?assertMatch({Key, #{class := limit, kind := memory_limit, key := Key}}, {Key, Error})
      end || {Key, Opts} <- [{total_memory_limit, #{total_memory_limit => 12 * ?PAGE - 1}},
+                            {total_memory_limit, #{total_memory_limit => 13 * ?PAGE - 1}},
                             {memory_limit, #{memory_limit => 8 * ?PAGE - 1}}]],
     Inst = inst(Mod, #{total_memory_limit => 14 * ?PAGE, memory_limit => 8 * ?PAGE}),
     ?assertMatch(#{memory_bytes := 13 * ?PAGE, memory_peak := 13 * ?PAGE}, wasmtime:info(Inst)),
@@ -135,6 +136,31 @@ t_shared_memories_in_a_pool(_) ->
     refused_growth(Inst, 6),
     ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"grow">>, [5])),
     ok = wasmtime:destroy(Inst).
+
+%% A limit that is hit is named, as the option and in words, also where links hit it together.
+t_keys(_) ->
+    Objects = mod({wat, "(module (type $a (array i64))"
+                        " (func (export \"f\") (param i32) (drop (array.new_default $a (local.get 0)))))"}, #{}),
+    Allocated = fun(Opts) ->
+        Inst = inst(Objects, Opts),
+        try wasmtime:call(Inst, <<"f">>, [10_000_000]) after wasmtime:destroy(Inst) end
+    end,
+    Links = [{"l", mod(tables)}],
+    [begin
+         {error, Error} = Result,
+         ?assertMatch({Key, #{class := limit, kind := Kind, key := Key}}, {Key, Error}),
+         ?assertMatch({_, _}, binary:match(map_get(message, Error), atom_to_binary(Key)))
+     end || {Kind, Key, Result} <-
+                [{memory_limit, memory_limit, instantiate(mod(memory), #{memory_limit => 1})},
+                 {memory_limit, memory_limit, Allocated(#{memory_limit => ?PAGE})},
+                 {memory_limit, total_memory_limit, instantiate(mod(memory), #{total_memory_limit => 1})},
+                 {memory_limit, total_memory_limit, Allocated(#{total_memory_limit => ?PAGE})},
+                 {table_limit, max_tables, instantiate(mod(tables), #{max_tables => 0})},
+                 {table_limit, max_tables, instantiate(mod(tables), #{max_tables => 3, links => Links})},
+                 {table_limit, max_table_elements, instantiate(mod(tables), #{max_table_elements => 9})},
+                 {instance_limit, max_instances, instantiate(mod(add), #{max_instances => 0})},
+                 {instance_limit, max_instances, instantiate(mod(add), #{max_instances => 1, links => Links})}]],
+    ?assertEqual(ok, instantiate(mod(tables), #{max_tables => 4, max_instances => 2, links => Links})).
 
 %% The number of tables, and of their elements at the start and in growth.
 t_tables(_) ->

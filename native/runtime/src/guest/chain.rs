@@ -52,8 +52,13 @@ pub(super) fn places(module: &Module, linked: &Linked) -> Result<Places> {
 pub(super) fn needs<'a>(module: &'a Module, linked: &'a Linked) -> Needs<'a> {
     let most = module.engine().pool().most();
     match linked {
-        Linked::Alone(_) => Needs { memories: module.plans(), most },
-        Linked::Chain(chain) => Needs { memories: chain.plans(), most },
+        Linked::Alone(_) => {
+            Needs { memories: module.plans(), tables: module.tables(), modules: 1, most }
+        }
+        Linked::Chain(chain) => {
+            let (memories, tables) = (chain.plans(), chain.tables());
+            Needs { memories, tables, modules: chain.parts().len(), most }
+        }
     }
 }
 

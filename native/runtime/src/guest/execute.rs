@@ -107,11 +107,6 @@ fn limit_hit(cell: &mut StoreCell, error: Error) -> Error {
     let hit = cell.store.data_mut().limiter.take_hit();
     match hit {
         Some(hit) if error.class == Class::Internal => hit,
-        _ if error.message.contains("resource limit exceeded") => {
-            let table = error.message.contains("table");
-            let kind = if table { Kind::TableLimit } else { Kind::InstanceLimit };
-            Error { kind, class: Class::Limit, ..error }
-        }
         _ if error.class == Class::Internal => {
             Error { class: Class::Instantiate, kind: Kind::OutOfMemory, ..error }
         }

@@ -8,6 +8,8 @@ use crate::options::Limits;
 /// What all modules of an instance define together.
 pub(super) struct Needs<'a> {
     pub(super) memories: &'a [MemoryPlan],
+    pub(super) tables: usize,
+    pub(super) modules: usize,
     /// Bytes that a memory may have in the modules' pool.
     pub(super) most: u64,
 }
@@ -17,8 +19,9 @@ impl Needs<'_> {
     /// Answers the bytes by which shared memories may grow.
     ///
     /// # Errors
-    /// Class `limit`, kind `memory_limit`.
+    /// Class `limit`: `memory_limit`, `table_limit`, `instance_limit`.
     pub(super) fn must_fit(&self, limits: &Limits) -> Result<u64> {
+        self.counts(limits)?;
         let (mut all, mut growth) = (0_u64, 0_u64);
         for plan in self.memories.iter().filter(|plan| plan.shared) {
             let most = plan.max_bytes.unwrap_or(u64::MAX).min(self.most);
@@ -40,6 +43,20 @@ impl Needs<'_> {
                 Err(exceeded(Kind::MemoryLimit, "total_memory_limit", message))
             }
         }
+    }
+
+    fn counts(&self, limits: &Limits) -> Result<()> {
+        let (tables, modules) = (self.tables as u64, self.modules as u64);
+        if let Some(limit) = limits.tables.filter(|limit| tables > *limit) {
+            let message = format!("{tables} tables are over max_tables ({limit})");
+            return Err(exceeded(Kind::TableLimit, "max_tables", message));
+        }
+        if let Some(limit) = limits.instances.filter(|limit| modules > *limit) {
+            let message =
+                format!("{modules} modules in one instance are over max_instances ({limit})");
+            return Err(exceeded(Kind::InstanceLimit, "max_instances", message));
+        }
+        Ok(())
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use wasmtime::{Instance, ResourceLimiter, Store};
 
 use super::control::Control;
+use super::fit::exceeded;
 use crate::counts::{Live, Object};
-use crate::error::{Class, Error, Kind};
+use crate::error::{Error, Kind};
 use crate::inject::point;
 use crate::memory::{Lease, NotGrown, Share};
 use crate::module::Module;
@@ -127,8 +128,8 @@ impl Limiter {
         self.control.meter.set_memory(self.total);
     }
 
-    fn refuse(&mut self, kind: Kind, message: String) -> wasmtime::Result<bool> {
-        self.hit = Some(Error::new(Class::Limit, kind, message));
+    fn refuse(&mut self, kind: Kind, key: &'static str, message: String) -> wasmtime::Result<bool> {
+        self.hit = Some(exceeded(kind, key, message));
         Ok(false)
     }
 }
@@ -148,13 +149,13 @@ impl ResourceLimiter for Limiter {
         let desired = desired as u64;
         if let Some(limit) = self.limits.memory.filter(|limit| desired > *limit) {
             let message = format!("a memory of {desired} bytes is over memory_limit ({limit})");
-            return self.refuse(Kind::MemoryLimit, message);
+            return self.refuse(Kind::MemoryLimit, "memory_limit", message);
         }
         let growth = desired.saturating_sub(current as u64);
         let total = self.total.saturating_add(growth);
         if let Some(limit) = self.limits.total_memory.filter(|limit| total > *limit) {
             let message = format!("{total} bytes of memory are over total_memory_limit ({limit})");
-            return self.refuse(Kind::MemoryLimit, message);
+            return self.refuse(Kind::MemoryLimit, "total_memory_limit", message);
         }
         (self.total, self.pending) = (total, growth);
         self.control.meter.set_memory(total);
@@ -181,7 +182,7 @@ impl ResourceLimiter for Limiter {
             Some(limit) => {
                 let message =
                     format!("a table of {desired} elements is over max_table_elements ({limit})");
-                self.refuse(Kind::TableLimit, message)
+                self.refuse(Kind::TableLimit, "max_table_elements", message)
             }
             None => {
                 self.elements = self.elements.max(desired);

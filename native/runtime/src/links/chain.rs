@@ -107,6 +107,11 @@ impl Chain {
     pub(crate) fn plans(&self) -> &[MemoryPlan] {
         &self.plans
     }
+
+    /// How many tables all parts define.
+    pub(crate) fn tables(&self) -> usize {
+        self.tables
+    }
 }
 
 impl Part {
