@@ -180,3 +180,43 @@ step(Inst, Model) ->
     ?assertEqual({ok, Old}, wasmtime:read_memory(Inst, Offset, Length)),
     ok = wasmtime:write_memory(Inst, Offset, Data),
     <<Before/binary, Data/binary, After/binary>>.
+
+%% A shared memory is read, written and measured as others are.
+t_shared(_) ->
+    Inst = inst(shared, #{}, #{proposals => #{threads => true}}),
+    ?assertEqual({ok, <<0, "shared", 0>>}, wasmtime:read_memory(Inst, 2, 8)),
+    ok = wasmtime:write_memory(Inst, 65535, <<9>>),
+    ?assertEqual({ok, [9]}, wasmtime:call(Inst, <<"load">>, [65535])),
+    [?assertMatch(?WASMTIME_ERROR(memory, memory_out_of_bounds), Do())
+     || Do <- [fun() -> wasmtime:read_memory(Inst, 65535, 2) end,
+               fun() -> wasmtime:write_memory(Inst, 65535, <<1, 1>>) end]],
+    ?assertEqual({ok, <<9>>}, wasmtime:read_memory(Inst, 65535, 1)),
+    ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"grow">>, [7])),
+    ?assertEqual({ok, {8, 8 * 65536}}, wasmtime:memory_size(Inst)),
+    Much = binary:copy(<<7>>, 7 * 65536),
+    ok = wasmtime:write_memory(Inst, 65536, Much),
+    ?assertEqual({ok, Much}, wasmtime:read_memory(Inst, 65536, 7 * 65536)),
+    ok = wasmtime:write_memory(Inst, <<"other">>, 0, <<"o">>),
+    ?assertEqual({ok, <<"o">>}, wasmtime:read_memory(Inst, <<"other">>, 0, 1)),
+    ?assertEqual({ok, {1, 65536}}, wasmtime:memory_size(Inst, <<"other">>)),
+    ok = wasmtime:destroy(Inst).
+
+%% Without a name it is the first exported memory, whatever its sort; a running guest is `busy'.
+t_shared_by_default(_) ->
+    Text = {wat, "(module (import \"e\" \"h\" (func $h)) (memory (export \"m\") 1 1 shared)"
+                 " (memory (export \"n\") 2) (func (export \"f\") (call $h))"
+                 " (func (export \"spin\") (loop (br 0))))"},
+    Looks = fun(I, []) ->
+        ?assertEqual({ok, {1, 65536}}, wasmtime:memory_size(I)),
+        ok = wasmtime:write_memory(I, 1, <<"host">>),
+        {ok, []}
+    end,
+    Inst = inst(Text, #{{"e", "h"} => Looks}, #{proposals => #{threads => true}}),
+    ?assertEqual({ok, []}, wasmtime:call(Inst, <<"f">>, [])),
+    ?assertEqual({ok, <<"host">>}, wasmtime:read_memory(Inst, 1, 4)),
+    {Pid, _} = wasmtime_test:caller(fun() -> wasmtime:call(Inst, <<"spin">>, []) end),
+    wasmtime_test:wait_until(fun() -> maps:get(state, wasmtime:info(Inst)) =:= running end),
+    ?assertMatch(?WASMTIME_ERROR(call, busy), wasmtime:read_memory(Inst, 1, 4)),
+    ok = wasmtime:interrupt(Inst),
+    receive {Pid, Result} -> ?assertMatch(?WASMTIME_TRAP(interrupt), Result) end,
+    ok = wasmtime:destroy(Inst).

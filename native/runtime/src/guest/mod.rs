@@ -42,6 +42,6 @@ pub use state::Submitted;
 pub use store::Data;
 pub use type_name::{FuncName, TypeName};
 pub use view::{Elements, MemorySize, View};
-pub(crate) use view::{unknown_global, unknown_table};
+pub(crate) use view::{shared_bytes, unknown_global, unknown_table};
 
 pub(crate) use host_call::call as host_call;

@@ -10,7 +10,7 @@ use wasmtime::{AsContextMut, Caller, Extern, ExternType, Linker, ModuleExport, T
 
 use super::Stream;
 use crate::error::{Class, Error, Kind, Result};
-use crate::guest::Data;
+use crate::guest::{Data, shared_bytes};
 use crate::wasi::yield_once;
 
 const MODULE: &str = "erlang";
@@ -198,15 +198,9 @@ fn bytes<'a>(
     let known = caller.get_module_export(memory);
     match known.or_else(|| caller.get_export("memory")) {
         Some(Extern::Memory(memory)) => Ok(memory.data_mut(caller)),
-        Some(Extern::SharedMemory(memory)) => {
-            let data = memory.data();
-            // SAFETY: the cells are bytes that live as long as the memory, which its store holds, and
-            // the store is borrowed as long as the slice. Only the guests of one store reach a memory,
-            // and they wait in this import, so that nobody writes meanwhile.
-            Ok(unsafe {
-                std::slice::from_raw_parts_mut(data.as_ptr().cast_mut().cast(), data.len())
-            })
-        }
+        // SAFETY: the memory is the caller's, whose store is borrowed as long as the slice; the guest
+        // waits in this import.
+        Some(Extern::SharedMemory(memory)) => Ok(unsafe { shared_bytes(&memory) }),
         _ => {
             let message = "who calls erlang.send or erlang.recv must export its memory as `memory`";
             Err(Error::new(Class::Memory, Kind::UnknownExport, message).into())

@@ -1,6 +1,6 @@
 //! Linear memory: read, written, measured.
 
-use wasmtime::{Extern, ExternType, Memory};
+use wasmtime::{Extern, ExternType, Memory, SharedMemory};
 
 use super::View;
 use crate::error::{Class, Error, Kind, Result};
@@ -13,16 +13,22 @@ pub struct MemorySize {
     pub bytes: usize,
 }
 
+/// An exported memory.
+enum Linear {
+    Own(Memory),
+    Shared(SharedMemory),
+}
+
 impl View<'_> {
     /// Copies memory at `offset` into `into`.
     ///
     /// # Errors
     /// `memory_out_of_bounds`, `unknown_export`; both of class `memory`.
     pub fn read(&mut self, name: Option<&str>, offset: u64, into: &mut [u8]) -> Result<()> {
-        let memory = self.memory(name)?;
-        let size = memory.data_size(&self.store);
-        let at = in_bounds(offset, into.len(), size)?;
-        memory.read(&self.store, at, into).map_err(|_| out_of_bounds(offset, into.len(), size))
+        let bytes = self.bytes(name)?;
+        let at = in_bounds(offset, into.len(), bytes.len())?;
+        into.copy_from_slice(&bytes[at..at + into.len()]);
+        Ok(())
     }
 
     /// Copies `from` to memory at `offset`; all or nothing.
@@ -30,10 +36,10 @@ impl View<'_> {
     /// # Errors
     /// As [`View::read`].
     pub fn write(&mut self, name: Option<&str>, offset: u64, from: &[u8]) -> Result<()> {
-        let memory = self.memory(name)?;
-        let size = memory.data_size(&self.store);
-        let at = in_bounds(offset, from.len(), size)?;
-        memory.write(&mut self.store, at, from).map_err(|_| out_of_bounds(offset, from.len(), size))
+        let bytes = self.bytes(name)?;
+        let at = in_bounds(offset, from.len(), bytes.len())?;
+        bytes[at..at + from.len()].copy_from_slice(from);
+        Ok(())
     }
 
     /// `len` as a length that can be read at `offset`.
@@ -48,16 +54,27 @@ impl View<'_> {
 
     /// The size of a memory.
     pub fn size(&mut self, name: Option<&str>) -> Result<MemorySize> {
-        let memory = self.memory(name)?;
-        let (pages, bytes) = (memory.size(&self.store), memory.data_size(&self.store));
+        let (pages, bytes) = match self.memory(name)? {
+            Linear::Own(memory) => (memory.size(&self.store), memory.data_size(&self.store)),
+            Linear::Shared(memory) => (memory.size(), memory.data_size()),
+        };
         Ok(MemorySize { pages, bytes })
     }
 
+    fn bytes(&mut self, name: Option<&str>) -> Result<&mut [u8]> {
+        match self.memory(name)? {
+            Linear::Own(memory) => Ok(memory.data_mut(&mut self.store)),
+            // SAFETY: the memory is the store's, which the view has to itself: the guest is idle or
+            // waits for the host. So nobody writes, and the slice borrows the view.
+            Linear::Shared(memory) => Ok(unsafe { shared_bytes(&memory) }),
+        }
+    }
+
     /// The memory exported as `name`; without a name `memory`, else the first exported one.
-    fn memory(&mut self, name: Option<&str>) -> Result<Memory> {
+    fn memory(&mut self, name: Option<&str>) -> Result<Linear> {
         let wanted = name.unwrap_or("memory");
         let instance = self.instance().ok_or_else(|| unknown(wanted))?;
-        match instance.get_export(&mut self.store, wanted).and_then(Extern::into_memory) {
+        match instance.get_export(&mut self.store, wanted).and_then(Linear::of) {
             Some(memory) => return Ok(memory),
             None if name.is_some() => return Err(unknown(wanted)),
             None => {}
@@ -65,8 +82,31 @@ impl View<'_> {
         let module = instance.module(&self.store);
         let first = module.exports().find(|export| matches!(export.ty(), ExternType::Memory(_)));
         let first = first.map(|export| export.name().to_owned()).ok_or_else(|| unknown(wanted))?;
-        instance.get_memory(&mut self.store, &first).ok_or_else(|| unknown(&first))
+        let export = instance.get_export(&mut self.store, &first);
+        export.and_then(Linear::of).ok_or_else(|| unknown(&first))
     }
+}
+
+impl Linear {
+    fn of(export: Extern) -> Option<Self> {
+        match export {
+            Extern::Memory(memory) => Some(Linear::Own(memory)),
+            Extern::SharedMemory(memory) => Some(Linear::Shared(memory)),
+            _ => None,
+        }
+    }
+}
+
+/// The bytes of a shared memory, which here belongs to one store like any other memory: no import and
+/// no export takes it from one store to the next, and one thread at a time is in a store.
+///
+/// # Safety
+/// A store holds the memory, and the slice lives no longer than an exclusive borrow of that store, in
+/// which nothing of the guest runs.
+pub(crate) unsafe fn shared_bytes<'a>(memory: &SharedMemory) -> &'a mut [u8] {
+    let cells = memory.data();
+    // SAFETY: the cells are bytes that live as long as the memory; the rest is promised by the caller.
+    unsafe { std::slice::from_raw_parts_mut(cells.as_ptr().cast_mut().cast(), cells.len()) }
 }
 
 fn unknown(name: &str) -> Error {

@@ -20,6 +20,7 @@ use wasmtime::{AsContext, AsContextMut, Instance, RootScope, StoreContextMut};
 pub(crate) use global::unknown_global;
 pub(super) use heap::{heap_full, is_heap_full};
 pub use memory::MemorySize;
+pub(crate) use memory::shared_bytes;
 pub use object::Elements;
 pub(crate) use object::not_a;
 pub(crate) use table::unknown_table;
