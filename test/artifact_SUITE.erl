@@ -76,12 +76,40 @@ t_fuel(Config) ->
     {ok, FromFile} = wasmtime:deserialize_file(write(temp(Config, "f"), "fuel.cwasm", Fuel)),
     ?assertMatch(#{fuel := true}, wasmtime:module_options(FromFile)).
 
-%% An artifact that counts on a proposal does not load where that is off.
-t_proposals(_) ->
-    ?assertMatch(?WASMTIME_ERROR(compile, incompatible),
-                 wasmtime:deserialize(artifact(memory), #{proposals => #{simd => false}})),
+%% An artifact that counts on a proposal does not load where that is off: the error names it.
+t_proposals(Config) ->
+    Wide = #{proposals => #{wide_arithmetic => true}},
+    Same = #{proposals => #{relaxed_simd_deterministic => true}},
+    [begin
+         Path = write(temp(Config, "proposals"), atom_to_list(Proposal), Artifact),
+         [begin
+              ?assertMatch(#{class := compile, kind := incompatible, key := proposals}, Error),
+              [?assertMatch({_, {_, _}}, {Word, binary:match(map_get(message, Error), atom_to_binary(Word))})
+               || Word <- [Proposal, proposals]]
+          end || {error, Error} <- [wasmtime:deserialize(Artifact, Opts), wasmtime:deserialize_file(Path, Opts)]]
+     end || {Proposal, Artifact, Opts} <- [{simd, artifact(memory), #{proposals => #{simd => false}}},
+                                           {wide_arithmetic, artifact(memory, Wide), #{}},
+                                           {relaxed_simd_deterministic, artifact(memory, Same), #{}},
+                                           {relaxed_simd_deterministic, artifact(memory), Same}]],
+    %% What is on by default may be named.
+    ?assertMatch({ok, _}, wasmtime:deserialize(artifact(memory, #{proposals => #{gc => true}}))),
+    ?assertMatch({ok, _}, wasmtime:deserialize(artifact(memory), #{proposals => #{gc => true}})),
+    ?assertMatch({ok, _}, wasmtime:deserialize(artifact(memory), Wide)),
     Without = artifact(memory, #{proposals => #{simd => false}}),
     ?assertMatch({ok, _}, wasmtime:deserialize(Without, #{proposals => #{simd => false}})).
+
+%% An artifact with a shared memory needs `threads' by name, as the module did.
+t_shared_memory(Config) ->
+    Threads = #{proposals => #{threads => true}},
+    Artifact = artifact(shared, Threads),
+    Path = write(temp(Config, "shared"), "shared.cwasm", Artifact),
+    [?assertMatch({error, #{class := compile, kind := incompatible, key := proposals}}, Error)
+     || Error <- [wasmtime:deserialize(Artifact), wasmtime:deserialize(Artifact, #{}),
+                  wasmtime:deserialize_file(Path)]],
+    {ok, Mod} = wasmtime:deserialize_file(Path, Threads),
+    Inst = wasmtime_test:inst(Mod, #{}),
+    ?assertEqual({ok, <<"shared">>}, wasmtime:read_memory(Inst, 3, 6)),
+    ok = wasmtime:destroy(Inst).
 
 %% What is no artifact is refused.
 t_foreign(Config) ->

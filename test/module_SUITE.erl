@@ -218,6 +218,20 @@ t_concurrent_compilation(_) ->
     [receive {Pid, Inst} -> ?assertEqual({ok, [I]}, wasmtime:call(Inst, <<"f">>, [])) end
      || {I, {Pid, _}} <- Callers].
 
+%% A shared memory, defined or imported, needs `threads' to be turned on by name; other atomics do not.
+t_shared_memory_by_name(_) ->
+    [begin
+         Refused = [wasmtime:compile({wat, Text}), wasmtime:compile({wat, Text}, #{proposals => #{gc => true}}),
+                    wasmtime:validate(element(2, wasmtime:wat2wasm(Text)))],
+         [?assertMatch({error, #{class := compile, kind := invalid, key := proposals}}, Error) || Error <- Refused],
+         [?assertMatch({_, _}, binary:match(Message, <<"threads">>)) || {error, #{message := Message}} <- Refused],
+         ?assertMatch({error, #{class := compile, kind := invalid}},
+                      wasmtime:compile({wat, Text}, #{proposals => #{threads => false}})),
+         ?assertMatch({ok, _}, wasmtime:compile({wat, Text}, #{proposals => #{threads => true}}))
+     end || Text <- ["(module (memory 1 1 shared))", "(module (memory 1) (memory 0 2 shared))",
+                     "(module (import \"l\" \"m\" (memory 1 1 shared)))"]],
+    ?assertMatch({ok, _}, wasmtime:compile({wat, "(module (memory 1) (func (drop (i32.atomic.load (i32.const 0)))))"})).
+
 %% A guest that waits on a shared memory could not be stopped; other atomics are fine.
 t_atomic_wait(_) ->
     Text = fun(Op) ->

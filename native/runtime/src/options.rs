@@ -47,6 +47,14 @@ proposals! {
     Exceptions => "exceptions",
 }
 
+impl Proposal {
+    /// True for what Wasmtime has on by default.
+    pub const fn is_default(self) -> bool {
+        use Proposal::{CustomPageSizes, RelaxedSimdDeterministic, WideArithmetic};
+        !matches!(self, RelaxedSimdDeterministic | WideArithmetic | CustomPageSizes)
+    }
+}
+
 /// The pool that linear memories and instances are taken from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PoolOptions {
@@ -82,6 +90,25 @@ pub struct CompileOptions {
     /// Proposals that differ from Wasmtime's defaults, sorted.
     pub proposals: Vec<(Proposal, bool)>,
     pub allocator: Allocator,
+}
+
+impl CompileOptions {
+    /// Modules may have shared memories: where `threads` is turned on by name, though instructions of
+    /// the proposal are on by default.
+    pub fn shares_memories(&self) -> bool {
+        self.proposals.contains(&(Proposal::Threads, true))
+    }
+
+    /// Whether a proposal is on.
+    pub fn has(&self, proposal: Proposal) -> bool {
+        is_on(&self.proposals, proposal)
+    }
+}
+
+/// Whether `chosen`, and Wasmtime where that is silent, turns a proposal on.
+pub(crate) fn is_on(chosen: &[(Proposal, bool)], proposal: Proposal) -> bool {
+    let named = chosen.iter().find(|(name, _)| *name == proposal);
+    named.map_or(proposal.is_default(), |(_, enable)| *enable)
 }
 
 /// How much of an artifact is checked before it is mapped.

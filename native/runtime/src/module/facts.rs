@@ -1,7 +1,7 @@
 //! What is known of a module besides its code; written into its artifact as a few bytes.
 
 use crate::error::{Class, Error, Kind, Result};
-use crate::options::{CompileOptions, OptLevel, Proposal};
+use crate::options::{CompileOptions, OptLevel, Proposal, is_on};
 
 /// What is known of a module besides its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,14 +16,30 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// An artifact fits an engine when both count fuel or both do not; Wasmtime checks the rest.
+    /// An artifact fits an engine when both count fuel or both do not, and when the engine has every
+    /// proposal that the module was compiled with; Wasmtime checks the rest.
     pub fn must_fit(&self, options: &CompileOptions) -> Result<()> {
-        if self.fuel == options.fuel {
-            return Ok(());
+        if self.fuel != options.fuel {
+            let (has, wants) = (with(self.fuel), with(options.fuel));
+            let message = format!("the artifact was compiled {has} fuel, the options say {wants}");
+            return Err(incompatible("fuel", message));
         }
-        let (has, wants) = (with(self.fuel), with(options.fuel));
-        let message = format!("the artifact was compiled {has} fuel, the options say {wants}");
-        Err(Error { key: Some("fuel"), ..Error::new(Class::Compile, Kind::Incompatible, message) })
+        let misfit = |proposal: &&Proposal| {
+            let (has, wants) = (is_on(&self.proposals, **proposal), options.has(**proposal));
+            // This one changes what other instructions do.
+            has != wants && (has || **proposal == Proposal::RelaxedSimdDeterministic)
+        };
+        match Proposal::ALL.iter().find(misfit) {
+            None => Ok(()),
+            Some(proposal) => {
+                let (has, name) = (is_on(&self.proposals, *proposal), proposal.as_str());
+                let message = format!(
+                    "the artifact was compiled {} {name}: the option proposals must say {name} => {has}",
+                    with(has)
+                );
+                Err(incompatible("proposals", message))
+            }
+        }
     }
 
     /// The bytes of an artifact's facts: flags, level, then two bytes for each proposal.
@@ -57,8 +73,13 @@ fn proposal([code, enable]: [u8; 2]) -> Result<(Proposal, bool)> {
     Ok((*proposal, enable != 0))
 }
 
-fn with(fuel: bool) -> &'static str {
-    if fuel { "with" } else { "without" }
+fn with(has: bool) -> &'static str {
+    if has { "with" } else { "without" }
+}
+
+/// The option that does not go with an artifact.
+pub(super) fn incompatible(key: &'static str, message: impl Into<String>) -> Error {
+    Error { key: Some(key), ..Error::new(Class::Compile, Kind::Incompatible, message) }
 }
 
 fn damaged() -> Error {

@@ -151,6 +151,10 @@ impl Module {
         memories: Vec<MemoryPlan>,
         facts: Facts,
     ) -> Result<Self> {
+        if memories.iter().any(|plan| plan.shared) && !engine.options().shares_memories() {
+            let message = "the artifact has a shared memory, for which the option proposals must say threads => true";
+            return Err(facts::incompatible("proposals", message));
+        }
         let functions = functions(&wasmtime);
         let tables = wasmtime.resources_required().num_tables as usize;
         Ok(Module(Arc::new(Inner {

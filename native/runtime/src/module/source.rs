@@ -75,7 +75,8 @@ fn translate(text: &str) -> std::result::Result<Vec<u8>, wast::Error> {
 ///
 /// # Errors
 /// Class `compile`: `malformed` when it is not WebAssembly, `invalid` when it does not validate,
-/// `unsupported` for a component.
+/// `unsupported` for a component; `invalid` with the key `proposals` for a shared memory that was not
+/// asked for.
 pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
     match Parser::new(0).parse_all(wasm).next() {
         Some(Ok(Payload::Version { encoding: Encoding::Module, .. })) => {}
@@ -88,7 +89,41 @@ pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
     }
     crew::muster(engine.wasmtime())?;
     on_big_stack(|| wasmtime::Module::validate(engine.wasmtime(), wasm))?
-        .map_err(|error| invalid(&error))
+        .map_err(|error| invalid(&error))?;
+    refuse_shared(engine, wasm)
+}
+
+/// Wasmtime counts shared memories among what it does not vouch for, and makes none unless told so.
+fn refuse_shared(engine: &Engine, wasm: &[u8]) -> Result<()> {
+    if engine.options().shares_memories() {
+        return Ok(());
+    }
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload.map_err(|error| malformed(error.to_string()))?;
+        if matches!(payload, Payload::CodeSectionStart { .. }) {
+            break;
+        }
+        if has_shared(payload) {
+            let message = "a shared memory needs the option proposals => #{threads => true}";
+            let error = Error::new(Class::Compile, Kind::Invalid, message);
+            return Err(Error { key: Some("proposals"), ..error });
+        }
+    }
+    Ok(())
+}
+
+/// True for the section that imports or defines a shared memory.
+fn has_shared(payload: Payload<'_>) -> bool {
+    match payload {
+        Payload::ImportSection(imports) => {
+            let is_shared = |ty| matches!(ty, TypeRef::Memory(memory) if memory.shared);
+            imports.into_imports().flatten().any(|import| is_shared(import.ty))
+        }
+        Payload::MemorySection(memories) => {
+            memories.into_iter().flatten().any(|memory| memory.shared)
+        }
+        _ => false,
+    }
 }
 
 /// True for what begins as the text format does.
@@ -103,13 +138,6 @@ fn refuse_waits(wasm: &[u8]) -> Result<()> {
     let mut shared = false;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(|error| malformed(error.to_string()))? {
-            Payload::ImportSection(imports) => {
-                let is_shared = |ty| matches!(ty, TypeRef::Memory(memory) if memory.shared);
-                shared |= imports.into_imports().flatten().any(|import| is_shared(import.ty));
-            }
-            Payload::MemorySection(memories) => {
-                shared |= memories.into_iter().flatten().any(|memory| memory.shared);
-            }
             Payload::CodeSectionEntry(body) if shared => {
                 let code = body.get_operators_reader().map_err(|e| malformed(e.to_string()))?;
                 if code.into_iter().flatten().any(|operator| waits(&operator)) {
@@ -118,7 +146,7 @@ fn refuse_waits(wasm: &[u8]) -> Result<()> {
                 }
             }
             Payload::CodeSectionStart { .. } if !shared => return Ok(()),
-            _ => {}
+            payload => shared |= has_shared(payload),
         }
     }
     Ok(())
