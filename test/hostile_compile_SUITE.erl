@@ -98,6 +98,45 @@ t_maximal_modules(_) ->
          ok = wasmtime:destroy(Inst)
      end || Make <- [fun wasm_bytes:functions/1, fun wasm_bytes:types/1, fun wasm_bytes:globals/1]].
 
+%% Constants that allocate, and whatever else an instantiation must compute or copy, send it to a dirty
+%% scheduler when it is much; when it is little they do not.
+t_heavy_instantiation(_) ->
+    Type = "(type $a (array (mut i8))) (type $s (struct (field i64)))",
+    Times = fun(N, Text) -> lists:duplicate(N, Text) end,
+    Data = fun(Bytes) -> ["\"", Times(Bytes, "x"), "\""] end,
+    Func = "(func $f)",
+    [begin
+         {ok, Mod} = wasmtime:compile({wat, ["(module ", Type, Func, Text, ")"]}, #{proposals => #{threads => true}}),
+         ?assertEqual({Dirty, Text}, {is_dirty(Mod), Text}),
+         {ok, Inst} = wasmtime_test:instantiate(Mod),
+         ok = wasmtime:destroy(Inst)
+     end || {Dirty, Text} <-
+                [{true, "(global (ref $a) (array.new_default $a (i32.const 100000000)))"},
+                 {true, "(global (ref $a) (array.new $a (i32.const 1) (i32.const 10000000)))"},
+                 {true, "(global (ref $a) (array.new_default $a (i32.mul (i32.const 10000) (i32.const 1000))))"},
+                 {true, "(table 1 (ref $a) (array.new_default $a (i32.const 10000000)))"},
+                 {true, "(elem (ref $a) (array.new_default $a (i32.const 10000000)))"},
+                 {true, "(table 1 (ref null $a)) (elem (i32.const 0) (ref $a) (array.new_default $a (i32.const 10000000)))"},
+                 {true, Times(5000, "(global (ref $s) (struct.new $s (i64.const 1)))")},
+                 {true, ["(elem func ", Times(20_000, "$f "), ")"]},
+                 {true, ["(global $o i32 (i32.const 0)) (table 20000 funcref) (elem (global.get $o) ", Times(20_000, "$f "), ")"]},
+                 {true, ["(global $o i32 (i32.const 0)) (memory 20) (data (global.get $o) ", Data(1_000_000), ")"]},
+                 {true, ["(global $o i32 (i32.const 0)) (memory 20) (data (global.get $o) \"\")"
+                         " (data (i32.const 0) ", Data(1_000_000), ")"]},
+                 {true, ["(memory 20 20 shared) (data (i32.const 0) ", Data(1_000_000), ")"]},
+                 {false, ["(memory 20) (data (i32.const 0) ", Data(1_000_000), ")"]},
+                 {false, ["(memory 20) (data ", Data(1_000_000), ")"]},
+                 {false, "(global $o i32 (i32.const 0)) (memory 20) (data (global.get $o) \"x\")"},
+                 {false, "(global (ref $a) (array.new_default $a (i32.const 1000)))"},
+                 {false, Times(100, "(global (ref $s) (struct.new $s (i64.const 1)))")},
+                 {false, ["(elem func ", Times(1000, "$f "), ")"]},
+                 {false, ["(table 20000 funcref) (elem (i32.const 0) func ", Times(20_000, "$f "), ")"]}]].
+
+%% True when a module is not instantiated on a normal scheduler.
+is_dirty(Mod) ->
+    {ok, Opts, _} = wasmtime_options:instance(instantiate, #{}, module),
+    wasmtime_nif:instance_new(Mod, Opts, make_ref()) =:= dirty.
+
 %% Names by the ten thousand are listed, and all are looked for.
 t_many_names(_) ->
     Many = wasmtime_test:rounds(10_000, 50_000, 200_000),

@@ -22,8 +22,8 @@ pub(super) fn compile(wasm: &[u8], options: &CompileOptions) -> Result<Module> {
     validate(&engine, wasm)?;
     refuse_waits(wasm)?;
     bombs::refuse(wasm)?;
-    let facts = Facts::of(wasm, options)?;
     let extracted = extract(wasm)?;
+    let facts = Facts::of(&extracted.wasm, options)?;
     let wasmtime = on_big_stack(|| wasmtime::Module::new(engine.wasmtime(), &extracted.wasm))?
         .map_err(|error| refused(&error))?;
     let memories = extracted.memories.iter().map(MemoryData::plan).collect::<Result<_>>()?;
