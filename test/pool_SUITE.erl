@@ -153,6 +153,47 @@ t_two_images(_) ->
      end || _ <- lists:seq(1, 50), {Word, Mod} <- Mods],
     [?assertMatch(#{used := 0, verify_failures := 0}, wasmtime:pool_info(Mod)) || {_, Mod} <- Mods].
 
+%% A slot that another module left much in is cleared on a dirty scheduler, and only then; so it is for
+%% a template.
+t_slot_of_another_module(_) ->
+    Pool = wasmtime_test:pool(#{instances => 1, keep_resident => 64 * ?MIB}),
+    [One, Other] = [wasmtime_test:mod({wat, ["(module (memory (export \"memory\") 1)"
+                                             " (data (i32.const 100) \"", Word, "\")"
+                                             " (func (export \"grow\") (result i32) (memory.grow (i32.const 500))))"]}, Pool)
+                    || Word <- ["aaaa", "bbbb"]],
+    Leaves = fun(Mod, MiB) ->
+        Inst = inst(Mod, #{}),
+        {ok, [1]} = wasmtime:call(Inst, <<"grow">>, []),
+        ok = wasmtime:write_memory(Inst, 0, binary:copy(<<255>>, MiB * ?MIB)),
+        ok = wasmtime:destroy(Inst)
+    end,
+    Is = fun(Word, Inst) ->
+        ?assertEqual({ok, Word}, wasmtime:read_memory(Inst, 100, 4)),
+        ?assertEqual({ok, <<0, 0>>}, wasmtime:read_memory(Inst, 65534, 2)),
+        ok = wasmtime:destroy(Inst)
+    end,
+    {ok, Opts, _} = wasmtime_options:instance(instantiate, #{}, module),
+    New = fun(Mod) -> wasmtime_nif:instance_new(Mod, Opts, make_ref()) end,
+    {ok, Template} = wasmtime_test:prepare(Other, #{}),
+    From = fun() -> wasmtime_nif:instance_from(element(2, Template), make_ref()) end,
+    Leaves(One, 16),
+    ?assertEqual([dirty, dirty, dirty], [New(Other), From(), New(Other)]),
+    ?assertMatch(#{used := 0, warm := 1}, wasmtime:pool_info(One)),
+    Is(<<"bbbb">>, inst(Other, #{})),
+    Leaves(One, 16),
+    {ok, Made} = wasmtime:instantiate(Template),
+    Is(<<"bbbb">>, Made),
+    %% Of its own module the slot is taken as it is, and little is cleared at once.
+    Leaves(One, 16),
+    {ok, Own} = New(One),
+    ok = wasmtime_nif:instance_destroy_dirty(Own),
+    Is(<<"aaaa">>, inst(One, #{})),
+    Is(<<"bbbb">>, inst(Other, #{})),
+    Leaves(One, 1),
+    {ok, Little} = New(Other),
+    ok = wasmtime_nif:instance_destroy_dirty(Little),
+    ?assertMatch(#{used := 0, verify_failures := 0}, wasmtime:pool_info(One)).
+
 %% A tenant that trapped, timed out or was interrupted leaves as little behind.
 t_after_failures(_) ->
     with_pool(memory, #{instances => 1, keep_resident => ?MIB}, fun(Mod) ->

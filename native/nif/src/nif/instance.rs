@@ -25,6 +25,10 @@ use crate::term::{error, options};
 /// Bytes that a destroy may restore on a normal scheduler: about a tenth of a millisecond.
 const INLINE_RESTORE: usize = 1 << 20;
 
+/// Bytes of another module that are cleared out of a slot on a normal scheduler: about a quarter of a
+/// millisecond.
+const INLINE_CLEAR: usize = 4 << 20;
+
 /// Bytes of output that are copied on a normal scheduler, as of a memory.
 const INLINE_OUTPUT: usize = 256 << 10;
 
@@ -38,7 +42,7 @@ fn instance_new<'a>(
     if module.get().facts().heavy {
         return Ok(atoms::dirty().encode(env));
     }
-    new(env, &module, opts, &[], id)
+    new(env, &module, opts, &[], id, INLINE_CLEAR)
 }
 
 /// As `instance_new`, and with links, for which there is much to look up and to make.
@@ -49,7 +53,7 @@ fn instance_new_dirty<'a>(
     opts: Term<'a>,
     id: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    new(env, &module, opts, &options::links(opts)?, id)
+    new(env, &module, opts, &options::links(opts)?, id, usize::MAX)
 }
 
 fn new<'a>(
@@ -58,12 +62,13 @@ fn new<'a>(
     opts: Term<'a>,
     links: &[Link],
     id: Term<'a>,
+    clears: usize,
 ) -> NifResult<Term<'a>> {
     in_slice(env, |_| {
         checked(env, || {
             let (options, processes) = options::instance(opts)?;
             Ok(match Template::linked(module.get(), &options, links) {
-                Ok(template) => make(env, &template, processes, id),
+                Ok(template) => make(env, &template, processes, id, clears),
                 Err(failure) => error::encode(env, &failure),
             })
         })
@@ -90,7 +95,7 @@ fn instance_from<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>, id: Term<'a>
     if prepared.template().is_heavy() {
         return atoms::dirty().encode(env);
     }
-    from(env, &prepared, id)
+    from(env, &prepared, id, INLINE_CLEAR)
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -99,18 +104,26 @@ fn instance_from_dirty<'a>(
     prepared: ResourceArc<Prepared>,
     id: Term<'a>,
 ) -> Term<'a> {
-    from(env, &prepared, id)
+    from(env, &prepared, id, usize::MAX)
 }
 
-fn from<'a>(env: Env<'a>, prepared: &Prepared, id: Term<'a>) -> Term<'a> {
-    timed(env, || make(env, prepared.template(), prepared.processes, id))
+fn from<'a>(env: Env<'a>, prepared: &Prepared, id: Term<'a>, clears: usize) -> Term<'a> {
+    timed(env, || make(env, prepared.template(), prepared.processes, id, clears))
 }
 
-fn make<'a>(env: Env<'a>, template: &Template, processes: Processes, id: Term<'a>) -> Term<'a> {
+/// `dirty` when more than `clears` bytes of another module are in the way.
+fn make<'a>(
+    env: Env<'a>,
+    template: &Template,
+    processes: Processes,
+    id: Term<'a>,
+    clears: usize,
+) -> Term<'a> {
     let receiver = processes.stream.unwrap_or_else(|| env.pid());
     let outlet = || Arc::new(Outbox::new(receiver, id)) as Arc<dyn Outlet>;
-    match Guest::with_outlet(template, template.is_streaming().then(outlet)) {
-        Ok(guest) => finish(env, ResourceArc::new(Instance::new(guest, processes.host, id))),
+    match Guest::clearing(clears, template, template.is_streaming().then(outlet)) {
+        Ok(Some(guest)) => finish(env, ResourceArc::new(Instance::new(guest, processes.host, id))),
+        Ok(None) => atoms::dirty().encode(env),
         Err(failure) => error::encode(env, &failure),
     }
 }

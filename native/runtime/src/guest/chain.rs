@@ -38,14 +38,14 @@ impl Guest {
 /// Memories for one instance, or for each module of a chain; a chain's place in the pool too.
 pub(super) type Places = (Option<Lease>, Vec<Share>, Option<Permit>);
 
-pub(super) fn places(module: &Module, linked: &Linked) -> Result<Places> {
-    match linked {
-        Linked::Alone(_) => Ok((Some(module.lease()?), Vec::new(), None)),
+/// `None` when more than `clears` bytes of other modules are in the way.
+pub(super) fn places(module: &Module, linked: &Linked, clears: usize) -> Result<Option<Places>> {
+    Ok(match linked {
+        Linked::Alone(_) => module.lease(clears)?.map(|lease| (Some(lease), Vec::new(), None)),
         Linked::Chain(chain) => {
-            let (shares, permit) = chain.lease()?;
-            Ok((None, shares, Some(permit)))
+            chain.lease(clears)?.map(|(shares, permit)| (None, shares, Some(permit)))
         }
-    }
+    })
 }
 
 /// What must be within the limits before anything is made.

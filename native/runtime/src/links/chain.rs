@@ -76,15 +76,17 @@ impl Chain {
         &self.parts
     }
 
-    /// Memories for each part, and the place of all of them in the pool.
+    /// Memories for each part, and the place of all of them in the pool; `None` when more than `clears`
+    /// bytes of other modules are in the way.
     ///
     /// # Errors
     /// Class `pool`, kind `pool_exhausted`.
-    pub(crate) fn lease(&self) -> Result<(Vec<Share>, Permit)> {
+    pub(crate) fn lease(&self, clears: usize) -> Result<Option<(Vec<Share>, Permit)>> {
         let Some(main) = self.parts.last() else { return Err(Error::internal("an empty chain")) };
         let pool = main.module.engine().pool();
-        let lease = pool.acquire_linked(self.parts.len(), &self.plans, self.tables)?;
-        Ok(lease.split(self.parts.iter().map(|part| part.module.plans().len())))
+        let lease = pool.acquire_linked(self.parts.len(), &self.plans, self.tables, clears)?;
+        let counts = self.parts.iter().map(|part| part.module.plans().len());
+        Ok(lease.map(|lease| lease.split(counts)))
     }
 
     /// True when instantiation runs guest code.

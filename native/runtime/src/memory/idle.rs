@@ -25,6 +25,14 @@ impl Idle {
         self.by_key.entry(key).or_default().push_back((self.turn, slot));
     }
 
+    /// Puts a slot back that was the oldest.
+    pub(super) fn put_oldest(&mut self, key: Key, slot: Slot) {
+        let Some((first, _)) = self.by_age.first_key_value() else { return self.put(key, slot) };
+        let turn = first.saturating_sub(1);
+        self.by_age.insert(turn, key);
+        self.by_key.entry(key).or_default().push_front((turn, slot));
+    }
+
     /// The slot of this key that was put last: its pages are the warmest.
     pub(super) fn take(&mut self, key: Key) -> Option<Slot> {
         let (turn, slot) = self.by_key.get_mut(&key)?.pop_back()?;

@@ -123,11 +123,13 @@ impl Pool {
     /// `pool_exhausted`, naming the cap; `memory_limit` as in `check`; `out_of_memory` when the
     /// system refuses a mapping.
     pub fn acquire(self: &Arc<Self>, plans: &[MemoryPlan], tables: usize) -> Result<Lease> {
-        self.acquire_linked(1, plans, tables)
+        let lease = self.acquire_linked(1, plans, tables, usize::MAX)?;
+        lease.ok_or_else(|| Error::internal("there are more bytes than addresses"))
     }
 
     /// As `acquire`, for `modules` modules that share one store: one instance to its user, as many
-    /// core instances, and the memories and tables of all of them.
+    /// core instances, and the memories and tables of all of them. `None` when more than `clears`
+    /// bytes of what other images left in the slots would have to be cleared: nothing is taken.
     ///
     /// # Errors
     /// As `acquire`.
@@ -136,11 +138,12 @@ impl Pool {
         modules: usize,
         plans: &[MemoryPlan],
         tables: usize,
-    ) -> Result<Lease> {
+        clears: usize,
+    ) -> Result<Option<Lease>> {
         self.check(plans)?;
         let (memories, tables) = (plans.len() as u64, tables as u64);
         let need = Live { instances: 1, core_instances: modules as u64, memories, tables };
-        let picks = self.pick(plans, need)?;
+        let Some(picks) = self.pick(plans, need, clears)? else { return Ok(None) };
         // From here on the counts are held by what is dropped on an error.
         let plain = plans.iter().filter(|plan| !plan.slotted).count();
         let permit = Permit::new(self.clone(), Live { memories: plain as u64, ..need });
@@ -155,18 +158,27 @@ impl Pool {
         for offer in &mut offers {
             offer.prepare()?;
         }
-        Ok(Lease::new(offers, permit))
+        Ok(Some(Lease::new(offers, permit)))
     }
 
-    /// Counts the instance in and takes its slots; `None` is a slot yet to be mapped.
-    fn pick(&self, plans: &[MemoryPlan], need: Live) -> Result<Vec<Option<Slot>>> {
+    /// Counts the instance in and takes its slots, each `None` if yet to be mapped; or takes nothing
+    /// when more than `clears` bytes would have to be cleared.
+    fn pick(&self, plans: &[MemoryPlan], need: Live, clears: usize) -> Result<Option<Picks>> {
         let mut state = self.state.lock();
         if let Some(limits) = &self.limits {
             limits.admit(&state.live, &need)?;
         }
+        let slotted = || plans.iter().filter(|plan| plan.slotted);
+        let picks: Picks =
+            slotted().map(|plan| state.slot_for(plan, self.arena.as_ref(), self.slots())).collect();
+        let foreign = picks.iter().zip(slotted()).map(|(pick, plan)| foreign(pick.as_ref(), plan));
+        if foreign.sum::<usize>() > clears {
+            let plans: Vec<&MemoryPlan> = slotted().collect();
+            picks.into_iter().zip(plans).rev().for_each(|(slot, plan)| state.undo(slot, plan));
+            return Ok(None);
+        }
         state.live.add(&need);
-        let slotted = plans.iter().filter(|plan| plan.slotted);
-        Ok(slotted.map(|plan| state.slot_for(plan, self.arena.as_ref(), self.slots())).collect())
+        Ok(Some(picks))
     }
 
     fn slots(&self) -> u32 {
@@ -266,9 +278,7 @@ impl Drop for Pool {
 impl State {
     /// Its image's last slot, else one that holds nothing, else the one idle for longest.
     fn slot_for(&mut self, plan: &MemoryPlan, arena: Option<&Arena>, slots: u32) -> Option<Slot> {
-        let id = plan.image.as_ref().map_or(0, |image| image.id());
-        let key = Key { image: id, min: plan.min_bytes as usize };
-        if let Some(slot) = self.idle.take(key).or_else(|| self.blank.pop()) {
+        if let Some(slot) = self.idle.take(key_of(plan)).or_else(|| self.blank.pop()) {
             return Some(slot);
         }
         let arena = arena?;
@@ -277,6 +287,16 @@ impl State {
             return Some(arena.slot(self.fresh - 1));
         }
         self.idle.take_oldest()
+    }
+
+    /// Puts a slot back where `slot_for` had it.
+    fn undo(&mut self, slot: Option<Slot>, plan: &MemoryPlan) {
+        let Some(slot) = slot else { return };
+        match slot.key() {
+            None => self.blank.push(slot),
+            Some(key) if key == key_of(plan) => self.idle.put(key, slot),
+            Some(key) => self.idle.put_oldest(key, slot),
+        }
     }
 
     /// Keeps an arena's slot; one that owns its range is handed back to be unmapped.
@@ -303,6 +323,19 @@ impl Live {
         self.memories = self.memories.saturating_sub(other.memories);
         self.tables = self.tables.saturating_sub(other.tables);
     }
+}
+
+/// The slot for each memory that lives in one.
+type Picks = Vec<Option<Slot>>;
+
+fn key_of(plan: &MemoryPlan) -> Key {
+    let id = plan.image.as_ref().map_or(0, |image| image.id());
+    Key { image: id, min: plan.min_bytes as usize }
+}
+
+/// Bytes that may have pages of another image.
+fn foreign(slot: Option<&Slot>, plan: &MemoryPlan) -> usize {
+    slot.filter(|slot| slot.key() != Some(key_of(plan))).map_or(0, Slot::extent)
 }
 
 fn too_large(memories: u32, error: &io::Error) -> Error {

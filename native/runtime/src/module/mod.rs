@@ -288,12 +288,13 @@ impl Module {
         cached(&self.0.wasi, options, || WasiTemplate::new(options))
     }
 
-    /// Memories and a place for one instance.
+    /// Memories and a place for one instance; `None` when more than `clears` bytes of other modules
+    /// are in the way.
     ///
     /// # Errors
     /// Class `pool`, kind `pool_exhausted`.
-    pub fn lease(&self) -> Result<Lease> {
-        self.0.engine.pool().acquire(&self.0.memories, self.0.tables)
+    pub fn lease(&self, clears: usize) -> Result<Option<Lease>> {
+        self.0.engine.pool().acquire_linked(1, &self.0.memories, self.0.tables, clears)
     }
 }
 

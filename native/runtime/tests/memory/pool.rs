@@ -125,6 +125,43 @@ fn slots_stay_with_their_image() {
     assert_eq!((at(&a), at(&b), at(&c)), (slot2, slot3, slot1));
 }
 
+/// Who may not clear much gets no slot that another image left much in; it stays as it is, and is
+/// still the next to go.
+#[test]
+fn slots_that_take_long_to_clear_are_left_alone() {
+    let pool = Pool::pooled(&options(2, 256 << 20)).unwrap();
+    let [a, b, c] = [b"a", b"b", b"c"].map(|content| plan(1, content));
+    let fill = |plan: &MemoryPlan, pages: usize| {
+        let mut raw = Raw::take(&pool, plan);
+        raw.grow(pages - 1);
+        raw.bytes().fill(7);
+        raw.memory.as_ptr() as usize
+    };
+    let within = |plan: &MemoryPlan, clears: usize| {
+        let plans = std::slice::from_ref(plan);
+        pool.acquire_linked(1, plans, 0, clears).unwrap().is_some()
+    };
+    let oldest = fill(&a, 100);
+    fill(&b, 100);
+    for _ in 0..3 {
+        assert!(!within(&c, 100 * WASM_PAGE - 1));
+        assert_eq!(counts(&pool), (0, 2, 0));
+    }
+    // Their own images' slots need no clearing.
+    assert!(within(&b, 0));
+    assert!(within(&c, 100 * WASM_PAGE));
+    let mut raw = Raw::take(&pool, &c);
+    assert_eq!(raw.memory.as_ptr() as usize, oldest);
+    raw.assert_fresh(&c);
+    drop(raw);
+    // Two at once: both are counted, and both are put back.
+    let two = |clears| pool.acquire_linked(1, &[a.clone(), a.clone()], 0, clears).unwrap();
+    assert!(two(101 * WASM_PAGE - 1).is_none());
+    assert_eq!(counts(&pool), (0, 2, 0));
+    assert!(within(&b, 0) && within(&c, 0));
+    assert!(two(101 * WASM_PAGE).is_some());
+}
+
 /// When a module goes, its bytes go from every idle slot, and from a live one when it is given back.
 #[test]
 fn a_freed_image_leaves_no_bytes() {
