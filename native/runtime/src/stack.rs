@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use wasmtime::{StackCreator, StackMemory};
 
+use crate::error::{Class, Error, Kind};
+
 /// Idle stacks kept at most; the rest are unmapped.
 const KEPT: usize = 64;
 
@@ -91,15 +93,22 @@ impl Mapping {
             libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         if base == libc::MAP_FAILED {
-            wasmtime::bail!("no memory for a fiber stack: {}", std::io::Error::last_os_error());
+            return Err(refused());
         }
         let mapping = Mapping { base: base as usize, len };
         // SAFETY: the first page of the mapping made above.
         if unsafe { libc::mprotect(base, page(), libc::PROT_NONE) } != 0 {
-            wasmtime::bail!("no guard for a fiber stack: {}", std::io::Error::last_os_error());
+            return Err(refused());
         }
         Ok(mapping)
     }
+}
+
+/// No memory, or no more mappings: each stack is two, for its guard.
+fn refused() -> wasmtime::Error {
+    let why = std::io::Error::last_os_error();
+    let message = format!("the system refused the guest's stack: {why}");
+    Error::new(Class::Limit, Kind::OutOfMemory, message).into()
 }
 
 impl Drop for Mapping {
