@@ -46,6 +46,39 @@ t_exhaustion(_) ->
         [ok = wasmtime:destroy(Inst) || Inst <- [Again | All]]
     end).
 
+%% `destroy' is `ok' when the slot is free, for everybody: while another process waits for a dirty scheduler to
+%% restore it, and when that one was killed there.
+t_destroyed_by_several(_) ->
+    with_pool(memory, #{instances => 1}, fun(Mod) ->
+        [without_dirty_scheduler(fun() -> destroyed_by_two(Mod, End) end) || End <- [live, kill]]
+    end).
+
+destroyed_by_two(Mod, End) ->
+    Inst = inst(Mod, #{}),
+    grown(Inst),
+    {First, Monitor} = spawn_monitor(fun() -> wasmtime:destroy(Inst) end),
+    wasmtime_test:wait_until(fun() -> maps:get(state, wasmtime:info(Inst)) =:= destroyed end),
+    End =:= kill andalso exit(First, kill),
+    ok = wasmtime:destroy(Inst),
+    ?assertMatch(#{used := 0}, wasmtime:pool_info(Mod)),
+    Next = inst(Mod, #{}),
+    is_pristine(Next),
+    ok = wasmtime:destroy(Next),
+    receive {'DOWN', Monitor, process, First, _} -> ok end.
+
+%% Runs while something long is on the only dirty scheduler.
+without_dirty_scheduler(Fun) ->
+    Online = erlang:system_flag(dirty_cpu_schedulers_online, 1),
+    Func = "(func (param i32) (result i32) (i32.mul (local.get 0) (i32.add (local.get 0) (i32.const 3))))",
+    Compile = fun() -> wasmtime:compile({wat, ["(module", lists:duplicate(30_000, Func), ")"]}) end,
+    {Pid, Monitor} = spawn_monitor(fun() -> {ok, _} = Compile() end),
+    wasmtime_test:wait_until(fun() -> {status, running} =:= process_info(Pid, status) end),
+    try Fun()
+    after
+        erlang:system_flag(dirty_cpu_schedulers_online, Online),
+        receive {'DOWN', Monitor, process, Pid, normal} -> ok end
+    end.
+
 %% The caps on memories and tables are kept as well.
 t_caps(_) ->
     with_pool(memory, #{instances => 4, memories => 2}, fun(Mod) ->

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
 use wasmtime_beam::guest::{Activity, Destroyed, Guest, Request};
 use wasmtime_beam::links::Link;
-use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::stream::Outlet;
 use wasmtime_beam::template::Template;
@@ -165,14 +164,7 @@ fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'
         return atoms::dirty().encode(env);
     }
     timed(env, || {
-        let step = match instance.guest().try_destroy() {
-            Some(Destroyed::Restore(pending)) => match pending.finish_within(INLINE_RESTORE) {
-                None => atoms::ok(),
-                Some(pending) => {
-                    instance.keep(pending);
-                    atoms::dirty()
-                }
-            },
+        let step = match instance.guest().try_destroy(INLINE_RESTORE) {
             Some(destroyed) => ended(&instance, destroyed, false),
             None => atoms::dirty(),
         };
@@ -180,23 +172,16 @@ fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'
     })
 }
 
-/// Does what `instance_destroy` left because it takes long.
+/// Does what `instance_destroy` left because it takes long, and waits for others who do.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn instance_destroy_dirty<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
-    guarded(env, || {
-        instance.take_pending().into_iter().for_each(Pending::finish);
-        ended(&instance, instance.guest().destroy(), true).encode(env)
-    })
+    guarded(env, || ended(&instance, instance.guest().destroy(), true).encode(env))
 }
 
 /// `dirty` when there is much to do, and this must not take long.
 fn ended(instance: &Instance, destroyed: Destroyed, is_dirty: bool) -> Atom {
     match destroyed {
         Destroyed::Done => atoms::ok(),
-        Destroyed::Restore(pending) => {
-            pending.finish();
-            atoms::ok()
-        }
         Destroyed::Later => {
             let winds_up = instance.guest().runner() == Runner::Scheduler;
             while winds_up && !instance.guest().wind_up() {

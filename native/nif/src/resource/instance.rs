@@ -9,7 +9,6 @@ use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc, Term};
 use wasmtime_beam::Error;
 use wasmtime_beam::guest::{Guest, Reason};
 use wasmtime_beam::inject::point;
-use wasmtime_beam::memory::Pending;
 use wasmtime_beam::options::Runner;
 
 use super::jobs::Jobs;
@@ -30,8 +29,6 @@ pub struct Instance {
     jobs: Jobs,
     /// Host calls that processes serve in the host's place.
     servers: Mutex<Vec<Server>>,
-    /// Memory of the destroyed guest that is still to be restored.
-    pending: Mutex<Option<Pending>>,
 }
 
 struct Server {
@@ -48,7 +45,6 @@ impl Instance {
             id: host.is_some().then(|| Home::new(id)),
             jobs: Jobs::default(),
             servers: Mutex::default(),
-            pending: Mutex::default(),
         }
     }
 
@@ -102,15 +98,6 @@ impl Instance {
         if let Some(host) = this.host {
             this.monitor(Some(env), &host);
         }
-    }
-
-    /// Keeps what a destroy left to restore.
-    pub fn keep(&self, pending: Pending) {
-        *self.pending.lock() = Some(pending);
-    }
-
-    pub fn take_pending(&self) -> Option<Pending> {
-        self.pending.lock().take()
     }
 
     /// Ends what a dead process asked for, or polled.
@@ -167,13 +154,11 @@ impl Drop for Instance {
     fn drop(&mut self) {
         point("resource");
         let Some(guest) = self.guest.take() else { return };
-        let pending = self.take_pending();
-        if guest.is_gone() && !guest.holds_last_module() && pending.is_none() {
+        if guest.is_gone() && !guest.holds_last_module() {
             return;
         }
         background::run(move || {
             point("background");
-            pending.into_iter().for_each(Pending::finish);
             guest.destroy_at_leisure();
         });
     }

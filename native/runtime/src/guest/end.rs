@@ -23,11 +23,10 @@ const HANDS_OFF: Duration = Duration::from_micros(100);
 const AT_ONCE: usize = 64;
 
 /// How far `destroy` came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destroyed {
-    /// The store is gone.
+    /// The store is gone, and its place in the pool is free.
     Done,
-    /// The store is gone, but its memory is still to be restored.
-    Restore(Pending),
     /// The runner does it.
     Later,
 }
@@ -98,12 +97,8 @@ impl Guest {
 
     /// Ends the guest where waiting is fine, restore included.
     pub fn destroy_at_leisure(&self) {
-        match self.destroy() {
-            Destroyed::Done => {}
-            Destroyed::Restore(pending) => pending.finish(),
-            Destroyed::Later if self.runner() == Runner::Scheduler => while !self.wind_up() {},
-            Destroyed::Later => {}
-        }
+        let later = self.destroy() == Destroyed::Later;
+        while later && self.runner() == Runner::Scheduler && !self.wind_up() {}
     }
 
     fn end(&self, job: JobId) -> bool {
@@ -131,27 +126,38 @@ impl Guest {
         !self.control.hand_on(job) || self.wind_up()
     }
 
-    /// Ends the guest in any state. When the answer is `Later`, [`Control::mourn`] tells its end.
+    /// Ends the guest in any state; waits for whoever is burying it. When the answer is `Later`,
+    /// [`Control::mourn`] tells its end.
     pub fn destroy(&self) -> Destroyed {
-        if self.doom() { self.bury(self.body.lock()) } else { Destroyed::Later }
+        if !self.doom() {
+            return Destroyed::Later;
+        }
+        let body = self.body.lock();
+        let grave = self.grave.lock();
+        self.bury(body, grave, None);
+        Destroyed::Done
     }
 
-    /// As [`Guest::destroy`], but `None` when somebody is inside just then, or the store takes long to
-    /// drop: to be asked again where waiting is fine.
-    pub fn try_destroy(&self) -> Option<Destroyed> {
+    /// As [`Guest::destroy`], but `None` when somebody is inside or burying it just then, the store
+    /// takes long to drop, or more than `budget` bytes are to be restored: to be asked again where
+    /// waiting is fine. Nobody gets another answer before the place in the pool is free.
+    pub fn try_destroy(&self, budget: usize) -> Option<Destroyed> {
         if !self.doom() {
             return Some(Destroyed::Later);
         }
         let body = self.body.try_lock()?;
         let long = matches!(&*body, Body::Idle(cell) if cell.takes_long());
-        (!long).then(|| self.bury(body))
+        let grave = self.grave.try_lock().filter(|_| !long)?;
+        self.bury(body, grave, Some(budget)).then_some(Destroyed::Done)
     }
 
     /// No runner could be found: the queue is answered with `error`, and the next job asks for a
     /// runner again. A guest that was destroyed meanwhile goes on this thread.
     pub fn abandon(&self, error: &Error) {
         if self.control.abandon(error) {
-            drop(self.bury(self.body.lock()));
+            let body = self.body.lock();
+            let grave = self.grave.lock();
+            self.bury(body, grave, None);
             self.control.gone();
         }
     }
@@ -164,9 +170,34 @@ impl Guest {
         ours
     }
 
-    fn bury(&self, mut body: MutexGuard<'_, Body>) -> Destroyed {
+    /// Drops the store, and restores its memories within `budget` bytes of work: false when some are
+    /// left. The grave is locked before the body says that the store is gone, so that whoever comes
+    /// later waits here.
+    fn bury(
+        &self,
+        mut body: MutexGuard<'_, Body>,
+        mut grave: MutexGuard<'_, Option<Pending>>,
+        budget: Option<usize>,
+    ) -> bool {
         let old = std::mem::replace(&mut *body, Body::Gone);
         drop(body);
+        // Only an idle store is dropped here, and once: nothing lies in its grave yet.
+        if !matches!(old, Body::Gone) {
+            *grave = Some(self.dropped(old));
+        }
+        let Some(pending) = grave.take() else { return true };
+        *grave = match budget {
+            Some(budget) => pending.finish_within(budget),
+            None => {
+                pending.finish();
+                None
+            }
+        };
+        grave.is_none()
+    }
+
+    /// What is to be restored of a store that was dropped.
+    fn dropped(&self, old: Body) -> Pending {
         // A destructor that panics has dropped the rest on its way; what is not restored is not reused.
         let drop_old = AssertUnwindSafe(|| {
             point("bury");
@@ -174,7 +205,7 @@ impl Guest {
         });
         let (_, pending) = deferring(|| catch_unwind(drop_old));
         self.permit.lock().take();
-        if pending.is_empty() { Destroyed::Done } else { Destroyed::Restore(pending) }
+        pending
     }
 }
 

@@ -23,7 +23,7 @@ use crate::counts::{Live, Object};
 use crate::error::{Error, Result};
 use crate::inject::point;
 use crate::linker::Linked;
-use crate::memory::{Lease, Permit};
+use crate::memory::{Lease, Pending, Permit};
 use crate::module::Module;
 use crate::options::{InstanceOptions, Runner};
 use crate::stream::{Ends, Inbox, Outlet};
@@ -40,6 +40,9 @@ pub struct Guest {
     pub(super) body: Mutex<Body>,
     /// The instance's place in its pool.
     pub(super) permit: Mutex<Option<Permit>>,
+    /// Memories of the store that is gone, still to be restored. Held while the store is dropped;
+    /// locked after the body.
+    pub(super) grave: Mutex<Option<Pending>>,
     _live: Live,
 }
 
@@ -128,6 +131,7 @@ impl Guest {
             inbox,
             body: Mutex::new(Body::Idle(Box::new(cell))),
             permit: Mutex::new(permit),
+            grave: Mutex::default(),
             _live: Live::new(Object::Guest),
         })))
     }
@@ -155,9 +159,10 @@ impl Guest {
         &self.inbox
     }
 
-    /// True when the store is gone.
+    /// True when the store is gone, and nothing of it is left to be restored.
     pub fn is_gone(&self) -> bool {
-        self.body.try_lock().is_some_and(|body| matches!(*body, Body::Gone))
+        let gone = self.body.try_lock().is_some_and(|body| matches!(*body, Body::Gone));
+        gone && self.grave.try_lock().is_some_and(|grave| grave.is_none())
     }
 
     /// Queues a job; `timeout` runs from this moment on.

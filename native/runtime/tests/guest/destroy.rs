@@ -1,7 +1,7 @@
 //! The end of a guest, in every state.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 
 use wasmtime_beam::guest::{Destroyed, Guest, Job, Step};
 use wasmtime_beam::module::Module;
@@ -21,17 +21,6 @@ const WAT: &str = r#"(module
   (func (export "ask") (call $ask))
   (func (export "loop") (loop (br 0))))"#;
 
-fn finish(destroyed: Destroyed) -> bool {
-    match destroyed {
-        Destroyed::Done => true,
-        Destroyed::Restore(pending) => {
-            pending.finish();
-            true
-        }
-        Destroyed::Later => false,
-    }
-}
-
 fn used(guest: &Guest) -> u64 {
     guest.module().engine().pool().info().used
 }
@@ -41,13 +30,54 @@ fn used(guest: &Guest) -> u64 {
 fn an_idle_guest_goes_at_once() {
     let guest = guest_of(&module_in_own_pool(WAT));
     assert_eq!(used(&guest), 1);
-    assert!(finish(guest.destroy()));
-    assert!(finish(guest.destroy()));
+    assert_eq!(guest.destroy(), Destroyed::Done);
+    assert_eq!(guest.destroy(), Destroyed::Done);
     assert!(guest.is_gone());
     assert_eq!(used(&guest), 0);
     let job = Job::new(call("one", &[]), Recorder::new());
     assert_eq!(guest.submit(job, None).unwrap_err().kind, Kind::Destroyed);
     assert_eq!(guest.access(|mut view| view.size(None)).unwrap_err().kind, Kind::Destroyed);
+}
+
+/// What takes too long to restore in a hurry is left to who may take the time; until then nobody is told
+/// that it is done.
+#[test]
+fn a_restore_that_is_left_is_not_forgotten() {
+    let guest = guest_of(&module_in_own_pool(WAT));
+    for _ in 0..3 {
+        assert_eq!(guest.try_destroy(0), None);
+        assert!(!guest.is_gone());
+        assert_eq!(used(&guest), 1);
+    }
+    assert_eq!(guest.destroy(), Destroyed::Done);
+    assert_eq!(guest.try_destroy(0), Some(Destroyed::Done));
+    assert_eq!(used(&guest), 0);
+    let guest = guest_of(guest.module());
+    assert_eq!(guest.try_destroy(0), None);
+    assert_eq!(guest.try_destroy(usize::MAX), Some(Destroyed::Done));
+    assert_eq!(used(&guest), 0);
+}
+
+/// Several who destroy at once are all told when the slot is free, not before.
+#[test]
+fn everybody_waits_for_the_slot() {
+    let module = module_in_own_pool(WAT);
+    for _ in 0..500 {
+        let guest = guest_of(&module);
+        let begin = Barrier::new(3);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    begin.wait();
+                    assert_eq!(guest.destroy(), Destroyed::Done);
+                    assert_eq!(used(&guest), 0);
+                });
+            }
+            begin.wait();
+            while guest.try_destroy(usize::MAX).is_none() {}
+            assert_eq!(used(&guest), 0);
+        });
+    }
 }
 
 /// A parked guest goes at its next poll; everybody is answered once.
@@ -57,8 +87,8 @@ fn a_parked_guest_goes_with_its_queue() {
     submit(&guest, &Recorder::new(), call("ask", &[]));
     host_call(&guest);
     submit(&guest, &client, call("one", &[]));
-    assert!(!finish(guest.destroy()));
-    assert!(!finish(guest.destroy()));
+    assert_eq!(guest.destroy(), Destroyed::Later);
+    assert_eq!(guest.destroy(), Destroyed::Later);
     assert!(guest.control().mourn(mourner.clone()));
     assert!(guest.control().mourn(mourner.clone()));
     assert_eq!(done(&guest).unwrap_err().kind, Kind::Destroyed);
@@ -78,7 +108,7 @@ fn a_running_guest_goes_soon() {
     let (guest, client, mourner) = (guest(WAT), Recorder::new(), Recorder::new());
     start(&guest, &client, call("loop", &[]));
     std::thread::sleep(std::time::Duration::from_millis(2));
-    if !finish(guest.destroy()) && guest.control().mourn(mourner.clone()) {
+    if guest.destroy() == Destroyed::Later && guest.control().mourn(mourner.clone()) {
         assert_eq!(mourner.outcome(), Ok(vec![]));
     }
     assert_eq!(client.outcome().unwrap_err().kind, Kind::Destroyed);
@@ -124,7 +154,7 @@ fn a_guest_without_a_runner_goes() {
     let guest = guest_of(&module_in_own_pool(WAT));
     let (client, mourner) = (Recorder::new(), Recorder::new());
     submit(&guest, &client, call("one", &[]));
-    assert!(!finish(guest.destroy()));
+    assert_eq!(guest.destroy(), Destroyed::Later);
     assert!(guest.control().mourn(mourner.clone()));
     guest.abandon(&Error::new(Class::Limit, Kind::ThreadLimit, "no thread"));
     assert_eq!(client.outcome().unwrap_err().kind, Kind::Destroyed);
@@ -142,7 +172,7 @@ fn a_guest_without_a_runner_asks_again() {
     assert_eq!(client.outcome().unwrap_err().kind, Kind::ThreadLimit);
     start(&guest, &client, call("one", &[]));
     assert_eq!(client.outcome(), Ok(vec![Value::I32(1)]));
-    assert!(finish(guest.destroy()) || guest.control().mourn(client));
+    assert!(guest.destroy() == Destroyed::Done || guest.control().mourn(client));
 }
 
 /// A guest whose clients poll in turns.
@@ -162,7 +192,7 @@ fn the_last_poll_is_done_by_one_of_two() {
         let (guest, client, mourner) = (guest_in_turns(&module), Recorder::new(), Recorder::new());
         let job = submit(&guest, &client, call("ask", &[]));
         host_call(&guest);
-        assert!(!finish(guest.destroy()));
+        assert_eq!(guest.destroy(), Destroyed::Later);
         assert!(guest.control().mourn(mourner.clone()));
         let looks = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -190,7 +220,7 @@ fn the_last_poll_is_done_by_a_visitor() {
     let visit = guest.access(|_| {
         submit(&guest, &client, call("one", &[]));
         assert!(matches!(poll(&guest), Step::Wait));
-        assert!(!finish(guest.destroy()));
+        assert_eq!(guest.destroy(), Destroyed::Later);
         assert!(guest.control().mourn(mourner.clone()));
         assert!(guest.wind_up());
         Ok(())
