@@ -113,6 +113,32 @@ t_lost_descriptors(Config) ->
         ?assert(Files < ?MAX_OPEN + 200)
     end).
 
+%% A file that was removed while it is open goes with the instance, and all that was written with it: on a
+%% dirty scheduler. So does any other, and one that is a standard stream; those that were closed are none.
+t_removed_while_open(Config) ->
+    Open = fun(Inst) -> {ok, Fd} = open(Inst, ?DIR, <<"big">>, [read, write], [creat]), Fd end,
+    Remove = fun(Inst) -> ok = path(Inst, path_unlink_file, ?DIR, {<<"big">>, []}) end,
+    Close = fun(Inst, Fd) -> ok = call(Inst, fd_close, [Fd]) end,
+    Games = [{ok, fun(_) -> ok end},
+             {dirty, Open},
+             {ok, fun(Inst) -> Close(Inst, Open(Inst)) end},
+             {dirty, fun(Inst) -> {ok, 4} = write(Inst, Open(Inst), <<"data">>), Remove(Inst) end},
+             {ok, fun(Inst) -> Fd = Open(Inst), Remove(Inst), Close(Inst, Fd) end},
+             {dirty, fun(Inst) -> ok = call(Inst, fd_renumber, [Open(Inst), ?DIR]) end},
+             {dirty, fun(Inst) -> ok = call(Inst, fd_renumber, [Open(Inst), 1]) end}],
+    [begin
+         Dir = wasmtime_test:temp(Config, "dir"),
+         Inst = preview1:inst(#{dirs => [{"/d", Dir, write}], stdout => capture}),
+         Game(Inst),
+         ?assertEqual({Game, Answer}, {Game, wasmtime_nif:instance_destroy(element(2, Inst))}),
+         ok = wasmtime:destroy(Inst)
+     end || {Answer, Game} <- Games],
+    [begin
+         Inst = preview1:inst(#{Stream => {file, wasmtime_test:write(wasmtime_test:temp(Config, "s"), "file", <<>>)}}),
+         ?assertEqual({Stream, dirty}, {Stream, wasmtime_nif:instance_destroy(element(2, Inst))}),
+         ok = wasmtime:destroy(Inst)
+     end || Stream <- [stdin, stdout, stderr]].
+
 %% ---- listings -------------------------------------------------------------------------------
 
 %% Buffers too small for an entry, for its name, and for nothing: cut, never written beyond.

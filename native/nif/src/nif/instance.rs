@@ -183,12 +183,12 @@ fn ended(instance: &Instance, destroyed: Destroyed, is_dirty: bool) -> Atom {
     match destroyed {
         Destroyed::Done => atoms::ok(),
         Destroyed::Later => {
-            let winds_up = instance.guest().runner() == Runner::Scheduler;
-            while winds_up && !instance.guest().wind_up() {
-                if !is_dirty {
-                    return atoms::dirty();
-                }
+            let guest = instance.guest();
+            let winds_up = guest.runner() == Runner::Scheduler;
+            if winds_up && !is_dirty && !guest.try_wind_up() {
+                return atoms::dirty();
             }
+            while winds_up && is_dirty && !guest.wind_up() {}
             atoms::wait()
         }
     }

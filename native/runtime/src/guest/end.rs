@@ -71,10 +71,22 @@ impl Guest {
     /// polled or visited, looks here afterwards. False when so many jobs are queued that answering
     /// them takes long: to be called again where that is fine.
     pub fn wind_up(&self) -> bool {
+        self.wind(false)
+    }
+
+    /// As [`Guest::wind_up`], and false too when dropping the store may take long.
+    pub fn try_wind_up(&self) -> bool {
+        self.wind(true)
+    }
+
+    fn wind(&self, hurries: bool) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..AT_ONCE {
             if !self.control.owes_its_end() || self.body.is_locked() {
                 return true;
+            }
+            if hurries && self.may_take_long() {
+                return false;
             }
             match self.poll(&mut cx) {
                 Step::Done(job, outcome) => job.finish(outcome),
@@ -84,8 +96,15 @@ impl Guest {
         false
     }
 
+    fn may_take_long(&self) -> bool {
+        match self.body.try_lock().as_deref_mut() {
+            Some(Body::Idle(cell)) => cell.may_take_long(),
+            Some(Body::Running(_) | Body::Gone) | None => false,
+        }
+    }
+
     /// Ends the job of a client that had its turn and is gone, and hands the guest on. The answer is
-    /// that of [`Guest::wind_up`].
+    /// that of [`Guest::try_wind_up`].
     pub fn expire(&self, job: JobId) -> bool {
         let ended = catch_unwind(AssertUnwindSafe(|| self.end(job)));
         ended.unwrap_or_else(|_| {
@@ -121,9 +140,9 @@ impl Guest {
         self.pass_on(job)
     }
 
-    /// The client of `job` is done with its turn. The answer is that of [`Guest::wind_up`].
+    /// The client of `job` is done with its turn. The answer is that of [`Guest::try_wind_up`].
     pub fn pass_on(&self, job: JobId) -> bool {
-        !self.control.hand_on(job) || self.wind_up()
+        !self.control.hand_on(job) || self.try_wind_up()
     }
 
     /// Ends the guest in any state; waits for whoever is burying it. When the answer is `Later`,
@@ -145,8 +164,11 @@ impl Guest {
         if !self.doom() {
             return Some(Destroyed::Later);
         }
-        let body = self.body.try_lock()?;
-        let long = matches!(&*body, Body::Idle(cell) if cell.takes_long());
+        let mut body = self.body.try_lock()?;
+        let long = match &mut *body {
+            Body::Idle(cell) => cell.takes_long(),
+            Body::Running(_) | Body::Gone => false,
+        };
         let grave = self.grave.try_lock().filter(|_| !long)?;
         self.bury(body, grave, Some(budget)).then_some(Destroyed::Done)
     }

@@ -76,10 +76,19 @@ impl StoreCell {
 
 impl StoreCell {
     /// True when dropping the store takes longer than a scheduler may wait: objects and terms in its
-    /// heap are let go one by one, and a large table is given back to the system.
-    pub(super) fn takes_long(&self) -> bool {
+    /// heap are let go one by one, a large table is given back to the system, and with a file that
+    /// was removed while it is open goes its content.
+    pub(super) fn takes_long(&mut self) -> bool {
         let elements = self.store.data().limiter.elements;
-        self.store.gc_heap_capacity() > 0 || elements > LARGE_TABLE
+        let wasi = self.store.data_mut().wasi.as_deref_mut();
+        wasi.is_some_and(Wasi::has_files)
+            || self.store.gc_heap_capacity() > 0
+            || elements > LARGE_TABLE
+    }
+
+    /// As [`Self::takes_long`], the restore of its memories included, whatever was written.
+    pub(super) fn may_take_long(&mut self) -> bool {
+        self.takes_long() || self.store.data().limiter.total > LARGE_MEMORY
     }
 
     /// True once the instance is there.
@@ -99,6 +108,9 @@ const FUEL_TOLD: u64 = 100_000;
 
 /// Elements of a table that is given back at once.
 const LARGE_TABLE: usize = 100_000;
+
+/// Bytes of memories that are restored where a run ends: about a tenth of a millisecond.
+const LARGE_MEMORY: u64 = 1 << 20;
 
 /// Enforces the limits of one instance and remembers which was hit.
 pub struct Limiter {

@@ -10,8 +10,10 @@ use crate::error::{Class, Error, Result};
 use crate::options::{Env, Output, Stdin, WasiOptions};
 use crate::stream::{Ends, StdinOf, Stream};
 use bytes::Bytes;
+use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
+use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiView};
@@ -25,6 +27,8 @@ pub struct Wasi {
     pub(super) p1: WasiP1Ctx,
     pub(super) stdin: Input,
     captured: Captured,
+    /// A standard stream is a file.
+    has_file: bool,
 }
 
 impl Wasi {
@@ -39,6 +43,15 @@ impl Wasi {
     /// What the guest writes to captured streams; a clone of it outlives the context.
     pub fn captured(&self) -> &Captured {
         &self.captured
+    }
+
+    /// True when files are open, beside those of streams that the host has itself: closing one that
+    /// was removed frees all of its content.
+    pub(crate) fn has_files(&mut self) -> bool {
+        let is_file = |entry: &(dyn Any + Send)| {
+            matches!(entry.downcast_ref::<Descriptor>(), Some(Descriptor::File(_)))
+        };
+        self.has_file || self.p1.ctx().table.iter_mut().any(|entry| is_file(entry))
     }
 }
 
@@ -106,12 +119,13 @@ impl WasiTemplate {
     /// `badarg` with key `dirs` when a directory is gone.
     pub fn instantiate_with(&self, streams: Streams) -> Result<Wasi> {
         let (stdin, captured) = (streams.stdin.clone(), streams.captured());
+        let has_file = streams.has_file();
         let mut p1 = self.builder(streams).build_p1();
         let view = p1.ctx();
         *view.ctx.filesystem() = self.dirs.share()?;
         // The three streams and every preopen take an entry each.
         view.table.set_max_capacity(3 + self.dirs.len() + MAX_OPEN_FILES);
-        Ok(Wasi { p1, stdin, captured })
+        Ok(Wasi { p1, stdin, captured, has_file })
     }
 
     /// Makes the 0.2 context of one component instance, with the same grants and these streams.
@@ -182,6 +196,11 @@ impl WasiTemplate {
 impl Streams {
     fn captured(&self) -> Captured {
         Captured { stdout: self.stdout.capture(), stderr: self.stderr.capture() }
+    }
+
+    fn has_file(&self) -> bool {
+        let is_file = |target: &Target| matches!(target, Target::File(_));
+        matches!(self.stdin, Input::File(_)) || is_file(&self.stdout) || is_file(&self.stderr)
     }
 }
 

@@ -213,6 +213,26 @@ fn the_last_poll_is_done_by_one_of_two() {
     }
 }
 
+/// The last poll of a guest whose memories may take long to restore is left to who may take the time.
+#[test]
+fn the_last_poll_of_a_large_guest_waits() {
+    for (pages, at_once) in [(16, true), (17, false)] {
+        let wat = WAT.replace(r#""memory") 1)"#, &format!(r#""memory") {pages})"#));
+        let (guest, mourner) = (guest_in_turns(&module_in_own_pool(&wat)), Recorder::new());
+        let job = submit(&guest, &Recorder::new(), call("ask", &[]));
+        host_call(&guest);
+        assert_eq!(guest.destroy(), Destroyed::Later);
+        assert!(guest.control().mourn(mourner.clone()));
+        assert_eq!(done(&guest).unwrap_err().kind, Kind::Destroyed);
+        assert_eq!(guest.pass_on(job), at_once);
+        assert_eq!(guest.is_gone(), at_once);
+        assert_eq!(mourner.outcomes(), usize::from(at_once));
+        assert!(guest.wind_up());
+        assert_eq!(mourner.outcome(), Ok(vec![]));
+        assert_eq!(used(&guest), 0);
+    }
+}
+
 /// A visitor keeps everybody out; when it leaves it does what they could not.
 #[test]
 fn the_last_poll_is_done_by_a_visitor() {
