@@ -265,7 +265,8 @@ preinit(Source, Opts, Init) ->
 -spec prepare(wasm_module(), instance_options()) -> {ok, template()} | {error, error()}.
 prepare(Mod, Opts) ->
     case instance_options(Mod, Opts) of
-        {ok, Complete, Funs} ->
+        {ok, Inheriting, Funs} ->
+            Complete = wasmtime_options:resolved(Inheriting),
             case wasmtime_nif:instance_prepare(Mod, Complete) of
                 {ok, Ref} ->
                     Table = wasmtime_call:table(Funs),

@@ -13,7 +13,7 @@
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
 instantiate(Mod, #{runner := Runner} = Opts, Funs) ->
     Id = make_ref(),
-    made(new(Mod, Opts, Id), Id, Runner, Funs, table(Funs)).
+    made(new(Mod, wasmtime_options:resolved(Opts), Id), Id, Runner, Funs, table(Funs)).
 
 new(Mod, #{links := Links} = Opts, Id) ->
     case Links =/= [] orelse wasmtime_options:is_large(Opts)

@@ -6,7 +6,7 @@
 
 -include("wasmtime_text.hrl").
 
--export([compile/1, instance/3, is_large/1, call/1, wait/1, preinit/1]).
+-export([compile/1, instance/3, resolved/1, is_large/1, call/1, wait/1, preinit/1]).
 -export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, boolean/2, one_of/3]).
 -export_type([compile/0, pooling/0, proposal/0, instance/0, call/0, preinit/0,
               host_fun/0]).
@@ -151,6 +151,12 @@ instance_defaults(Kind) ->
       max_tables => 100, max_table_elements => 10_000_000, max_instances => max_instances(Kind),
       host_timeout => 30_000, host => undefined, stream => undefined, inbox_limit => 16 * ?MIB,
       runner => thread}.
+
+%% @doc Complete options as native code takes them: with what an instance inherits at this moment.
+%% @private
+-spec resolved(map()) -> map().
+resolved(#{wasi := #{env := inherit} = Wasi} = Opts) -> Opts#{wasi := wasmtime_wasi:resolved(Wasi)};
+resolved(Opts) -> Opts.
 
 %% @doc Whether these complete options take native code longer than a normal scheduler should wait.
 %% @private

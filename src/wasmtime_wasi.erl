@@ -5,7 +5,7 @@
 
 -include("wasmtime_text.hrl").
 
--export([defaults/0, option/3, names/3, is_large/1]).
+-export([defaults/0, option/3, resolved/1, names/3, is_large/1]).
 -export_type([options/0]).
 
 -import(wasmtime_options, [refuse/2, refuse/3, integer/4, one_of/3]).
@@ -56,12 +56,25 @@ option(clocks, Value, Acc) ->
 option(Key, _, _) ->
     refuse(Key, "unknown WASI option ~0tp", [Key]).
 
+%% @doc Complete options with the environment that an instance inherits: the node's at this moment. What no
+%% guest could read, a name without characters or with =, is left out.
+%% @private
+-spec resolved(map()) -> map().
+resolved(Wasi) ->
+    Wasi#{env := [Variable || {Name, Value} <- os:env(), Variable <- inherited(Name, Value)]}.
+
+inherited(Name, Value) ->
+    case {wasmtime_text:name(Name), wasmtime_text:name(Value)} of
+        {{ok, N}, {ok, V}} when N =/= <<>> -> [{N, V} || binary:match(N, <<"=">>) =:= nomatch];
+        _ -> []
+    end.
+
 %% @doc Whether complete options take long to copy.
 %% @private
 -spec is_large(map() | undefined) -> boolean().
 is_large(#{args := [], env := [], stdin := Stdin}) when not is_tuple(Stdin) -> false;
 is_large(#{args := Args, env := Env, stdin := Stdin}) ->
-    Texts = Args ++ [[Name, $=, Value] || is_list(Env), {Name, Value} <- Env] ++ [Data || {binary, Data} <- [Stdin]],
+    Texts = Args ++ [[Name, $=, Value] || {Name, Value} <- Env] ++ [Data || {binary, Data} <- [Stdin]],
     length(Texts) > ?MANY orelse iolist_size(Texts) > ?MUCH;
 is_large(undefined) -> false.
 

@@ -114,12 +114,33 @@ t_env(_) ->
     end),
     with(#{}, fun(Inst) -> ?assertEqual([], strings(Inst, environ_sizes_get, environ_get)) end).
 
-%% The VM's own environment, when asked for.
+%% The node's own environment, when asked for: what was set in Erlang is seen, what was removed is not.
 t_env_inherit(_) ->
-    with(#{env => inherit}, fun(Inst) ->
-        Home = list_to_binary("PATH=" ++ os:getenv("PATH")),
-        ?assert(lists:member(Home, strings(Inst, environ_sizes_get, environ_get)))
-    end).
+    Names = ["WASMTIME_TEST_SECRET", "WASMTIME_TEST_WORD", "WASMTIME_TEST_LATER"],
+    Seen = fun(Inst) ->
+        [Variable || <<"WASMTIME_TEST_", Variable/binary>> <- strings(Inst, environ_sizes_get, environ_get)]
+    end,
+    os:putenv("WASMTIME_TEST_SECRET", "x"),
+    os:putenv("WASMTIME_TEST_WORD", [16#4E2D, $=, 228]),
+    try
+        with(#{env => inherit}, fun(Inst) ->
+            Path = list_to_binary("PATH=" ++ os:getenv("PATH")),
+            ?assert(lists:member(Path, strings(Inst, environ_sizes_get, environ_get))),
+            ?assertEqual([<<"SECRET=x">>, <<"WORD=\x{4E2D}=ä"/utf8>>], lists:sort(Seen(Inst)))
+        end),
+        {ok, Template} = wasmtime_test:prepare(mod(wasi), #{wasi => #{env => inherit}}),
+        os:unsetenv("WASMTIME_TEST_SECRET"),
+        os:putenv("WASMTIME_TEST_LATER", "y"),
+        with(#{env => inherit}, fun(Inst) ->
+            ?assertEqual([<<"LATER=y">>, <<"WORD=\x{4E2D}=ä"/utf8>>], lists:sort(Seen(Inst)))
+        end),
+        %% A template keeps the environment that it was made in.
+        {ok, Earlier} = wasmtime:instantiate(Template),
+        ?assertEqual([<<"SECRET=x">>, <<"WORD=\x{4E2D}=ä"/utf8>>], lists:sort(Seen(Earlier))),
+        ok = wasmtime:destroy(Earlier)
+    after
+        [os:unsetenv(Name) || Name <- Names]
+    end.
 
 strings(Inst, Sizes, Get) ->
     0 = call(Inst, Sizes, [0, 4]),

@@ -164,14 +164,6 @@ pub struct CallOptions {
     pub fuel: Option<u64>,
 }
 
-/// The guest's environment variables.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Env {
-    /// Those of this OS process.
-    Inherit,
-    List(Vec<(String, String)>),
-}
-
 /// A preopened directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dir {
@@ -217,7 +209,8 @@ pub enum Clocks {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WasiOptions {
     pub args: Vec<String>,
-    pub env: Env,
+    /// Names and values.
+    pub env: Vec<(String, String)>,
     pub dirs: Vec<Dir>,
     pub stdin: Stdin,
     pub stdout: Output,

@@ -2,7 +2,7 @@
 //! `cargo test --release --test wasi_cost -- --ignored --nocapture`
 
 use std::time::{Duration, Instant};
-use wasmtime_beam::options::{Clocks, Dir, Env, Output, Stdin, WasiOptions};
+use wasmtime_beam::options::{Clocks, Dir, Output, Stdin, WasiOptions};
 use wasmtime_beam::stream::Ends;
 use wasmtime_beam::wasi::{Wasi, WasiTemplate};
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
@@ -14,7 +14,7 @@ fn request() -> WasiOptions {
         |guest: &str, host: &str| Dir { guest: guest.into(), host: host.into(), write: false };
     WasiOptions {
         args: vec!["python".into(), "-S".into()],
-        env: Env::List((0..5).map(|i| (format!("NAME_{i}"), format!("value {i}"))).collect()),
+        env: (0..5).map(|i| (format!("NAME_{i}"), format!("value {i}"))).collect(),
         dirs: vec![dir("/", "/"), dir("/lib", "/usr/lib"), dir("/tmp", "/tmp")],
         stdin: Stdin::None,
         stdout: Output::Capture,

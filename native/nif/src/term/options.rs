@@ -12,8 +12,8 @@ use wasmtime_beam::inject::point;
 use wasmtime_beam::links::Link;
 use wasmtime_beam::mac::Key;
 use wasmtime_beam::options::{
-    Allocator, CallOptions, Check, Clocks, CompileOptions, Dir, Env as GuestEnv, InstanceOptions,
-    Limits, OptLevel, Output, PoolOptions, Proposal, Runner, Stdin, WasiOptions,
+    Allocator, CallOptions, Check, Clocks, CompileOptions, Dir, InstanceOptions, Limits, OptLevel,
+    Output, PoolOptions, Proposal, Runner, Stdin, WasiOptions,
 };
 
 use super::error::atom;
@@ -208,16 +208,11 @@ fn is(term: Term<'_>, atom: Atom) -> bool {
 }
 
 fn wasi(map: Term<'_>) -> NifResult<WasiOptions> {
-    let env: Term<'_> = get(map, atoms::env())?;
     let dirs: Vec<(String, Binary<'_>, Atom)> = get(map, atoms::dirs())?;
     let monotonic = get::<Atom>(map, atoms::clocks())? == atoms::monotonic();
     Ok(WasiOptions {
         args: get(map, atoms::args())?,
-        env: if is(env, atoms::inherit()) {
-            GuestEnv::Inherit
-        } else {
-            GuestEnv::List(env.decode()?)
-        },
+        env: get(map, atoms::env())?,
         dirs: dirs
             .into_iter()
             .map(|(guest, host, access)| Dir {

@@ -43,7 +43,7 @@ use crate::guest::{panicked, unknown_global, unknown_table};
 use crate::linker::{Hosts, Linked, Shape};
 use crate::mac::Key;
 use crate::memory::{Lease, MemoryPlan};
-use crate::options::{Check, CompileOptions, Env, InstanceOptions, WasiOptions};
+use crate::options::{Check, CompileOptions, InstanceOptions, WasiOptions};
 use crate::value::{Field, Signature, Type};
 use crate::wasi::WasiTemplate;
 
@@ -281,10 +281,6 @@ impl Module {
     /// # Errors
     /// Those of [`WasiTemplate::new`].
     pub fn wasi(&self, options: &WasiOptions) -> Result<Arc<WasiTemplate>> {
-        // A template keeps the environment that it was made in.
-        if options.env == Env::Inherit {
-            return WasiTemplate::new(options).map(Arc::new);
-        }
         cached(&self.0.wasi, options, || WasiTemplate::new(options))
     }
 

@@ -7,7 +7,7 @@ use super::inherited::Inherited;
 use super::stdio::{Input, has_nul, open_input, open_output, refuse_nul};
 use super::streams::{Capture, Captured, Target};
 use crate::error::{Class, Error, Result};
-use crate::options::{Env, Output, Stdin, WasiOptions};
+use crate::options::{Output, Stdin, WasiOptions};
 use crate::stream::{Ends, StdinOf, Stream};
 use bytes::Bytes;
 use std::any::Any;
@@ -81,8 +81,8 @@ enum Source {
 }
 
 impl WasiTemplate {
-    /// Checks the options and opens the directories. `Env::Inherit` is read here; variables that are
-    /// not UTF-8 are left out. Files of standard streams are opened for each instance.
+    /// Checks the options and opens the directories. Files of standard streams are opened for each
+    /// instance.
     ///
     /// # Errors
     /// `class => instantiate, kind => badarg`, the key naming the option: a NUL in a name or path, an
@@ -228,14 +228,9 @@ fn checked_args(args: &[String]) -> Result<Vec<String>> {
     }
 }
 
-fn checked_env(env: &Env) -> Result<Vec<(String, String)>> {
-    match env {
-        Env::Inherit => Ok(inherited_env()),
-        Env::List(list) => {
-            list.iter().try_for_each(|(name, value)| check_variable(name, value))?;
-            Ok(list.clone())
-        }
-    }
+fn checked_env(env: &[(String, String)]) -> Result<Vec<(String, String)>> {
+    env.iter().try_for_each(|(name, value)| check_variable(name, value))?;
+    Ok(env.to_vec())
 }
 
 fn check_variable(name: &str, value: &str) -> Result<()> {
@@ -247,10 +242,4 @@ fn check_variable(name: &str, value: &str) -> Result<()> {
         return Err(Error::option(Class::Instantiate, "env", message));
     }
     Ok(())
-}
-
-fn inherited_env() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
 }

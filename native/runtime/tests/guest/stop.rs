@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use wasmtime_beam::guest::{Guest, Reason};
-use wasmtime_beam::options::{Clocks, Env, InstanceOptions, Output, Stdin, WasiOptions};
+use wasmtime_beam::options::{Clocks, InstanceOptions, Output, Stdin, WasiOptions};
 use wasmtime_beam::value::Value;
 use wasmtime_beam::{Class, Kind};
 
@@ -126,7 +126,7 @@ const SLEEPER: &str = r#"(module
 fn sleeper() -> std::sync::Arc<Guest> {
     let wasi = WasiOptions {
         args: vec![],
-        env: Env::List(vec![]),
+        env: vec![],
         dirs: vec![],
         stdin: Stdin::None,
         stdout: Output::None,

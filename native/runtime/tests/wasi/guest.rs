@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use wasmtime::{Engine, Instance, Linker, Memory, Module, Store, Val};
-use wasmtime_beam::options::{Clocks, Dir, Env, Output, Stdin, WasiOptions};
+use wasmtime_beam::options::{Clocks, Dir, Output, Stdin, WasiOptions};
 use wasmtime_beam::stream::Ends;
 use wasmtime_beam::wasi::{Wasi, WasiTemplate, add_to_linker, add_unstable_to_linker};
 
@@ -85,7 +85,7 @@ fn module(name: &str) -> Module {
 pub fn nothing() -> WasiOptions {
     WasiOptions {
         args: vec![],
-        env: Env::List(vec![]),
+        env: vec![],
         dirs: vec![],
         stdin: Stdin::None,
         stdout: Output::None,
