@@ -76,6 +76,45 @@ t_module_outlived(_) ->
     ?assertEqual({ok, [1]}, wasmtime:call(Inst, <<"count">>, [])),
     ok = wasmtime:destroy(Inst).
 
+%% A module keeps nothing of what its instances were given: no input, no argument, no folder.
+t_options(Config) ->
+    Dir = wasmtime_test:temp(Config, "tenants"),
+    Mod = mod(wasi, #{}),
+    Size = 20 * 1024 * 1024,
+    Before = resident(),
+    in_process(fun() -> [tenant(Mod, Dir, integer_to_list(N), Size) || N <- lists:seq(1, 12)] end),
+    ?assert(lists:member(open_below(Dir), [[], unknown])),
+    settled(),
+    wasmtime_test:wait_until(fun() -> resident() < Before + 6 * Size end).
+
+tenant(Mod, Dir, Name, Size) ->
+    Folder = filename:join(Dir, Name),
+    ok = file:make_dir(Folder),
+    Inst = inst(Mod, #{wasi => #{stdin => {binary, binary:copy(<<"x">>, Size)}, dirs => [{"/", Folder, read}],
+                                 args => [Name], env => [{"NAME", Name}]}}),
+    ?assert(lists:member(open_below(Dir), [[Folder], unknown])),
+    ok = wasmtime:destroy(Inst),
+    erlang:garbage_collect().
+
+open_below(Dir) ->
+    case file:list_dir("/proc/self/fd") of
+        {ok, Names} ->
+            Links = [file:read_link(filename:join("/proc/self/fd", Name)) || Name <- Names],
+            lists:usort([Path || {ok, Path} <- Links, lists:prefix(Dir, Path)]);
+        {error, enoent} ->
+            unknown
+    end.
+
+%% Bytes of memory that the VM has, as the system counts them; 0 where it does not tell.
+resident() ->
+    case file:read_file("/proc/self/statm") of
+        {ok, Numbers} ->
+            [_, Pages | _] = binary:split(Numbers, <<" ">>, [global]),
+            4096 * binary_to_integer(Pages);
+        {error, enoent} ->
+            0
+    end.
+
 %% Purging and reloading the API's modules leaves instances as they are.
 t_reload(_) ->
     Inst = inst(mod(memory, #{}), #{}),

@@ -1,5 +1,6 @@
 //! Imports and WASI as a linked module, made once per module and import shape.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use wasmtime::{Extern, ExternType, FuncType, InstancePre, Linker, Store, UnknownImportError};
@@ -21,8 +22,11 @@ const NO_LIMITS: Limits = Limits {
     instances: None,
 };
 
+/// Bytes of names up to which what was linked by them is kept.
+const LARGE_SHAPE: usize = 64 << 10;
+
 /// What a linked module depends on besides the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Names of the imports that the host serves, sorted.
     imports: Vec<(String, String)>,
@@ -34,6 +38,19 @@ impl Shape {
         let mut imports = options.imports.clone();
         imports.sort_unstable();
         Shape { imports, wasi: options.wasi.as_ref().map(|wasi| wasi.clocks) }
+    }
+
+    /// True when the names are so long, or so many, that nothing is to be kept by them.
+    pub(crate) fn is_large(&self) -> bool {
+        self.imports.iter().map(|(module, name)| module.len() + name.len()).sum::<usize>()
+            > LARGE_SHAPE
+    }
+
+    /// The same for equal shapes, and different for others as a rule.
+    pub(crate) fn hashed(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Where the name stands among those that the host serves.

@@ -2,6 +2,7 @@
 //! which hands over complete maps. (`native/floor` and tests spell theirs out.)
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Optimization of the compiler.
@@ -182,7 +183,8 @@ pub enum Stdin {
     /// The instance's inbox.
     Stream,
     File(PathBuf),
-    Binary(Vec<u8>),
+    /// Shared by all instances.
+    Binary(Arc<[u8]>),
 }
 
 /// Where the guest's standard output or error goes.

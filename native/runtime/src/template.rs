@@ -16,7 +16,7 @@ use crate::wasi::{Wasi, WasiTemplate};
 pub struct Template {
     pub(crate) module: Module,
     pub(crate) linked: Arc<Linked>,
-    pub(crate) wasi: Option<Arc<WasiTemplate>>,
+    pub(crate) wasi: Option<WasiTemplate>,
     pub(crate) limits: Limits,
     pub(crate) host_timeout: Option<Duration>,
     pub(crate) runner: Runner,
@@ -26,13 +26,12 @@ pub struct Template {
 }
 
 impl Template {
-    /// Links the module and opens what its WASI options name. An inherited environment is read
-    /// here.
+    /// Links the module and opens what its WASI options name.
     ///
     /// # Errors
     /// Class `link`, and class `instantiate` for WASI options.
     pub fn new(module: &Module, options: &InstanceOptions) -> Result<Self> {
-        Template::of(module, options, module.link(options)?)
+        Template::linked(module, options, &[])
     }
 
     /// As [`Template::new`], for a module whose imports are served by `links` too: they are made
@@ -41,16 +40,26 @@ impl Template {
     /// # Errors
     /// As [`Template::new`], and those of [`Chain::new`].
     pub fn linked(module: &Module, options: &InstanceOptions, links: &[Link]) -> Result<Self> {
-        if links.is_empty() {
-            return Template::new(module, options);
-        }
-        // Not kept by the module: two modules that link each other would never go.
-        let chain = Chain::new(links, module, &Shape::of(options))?;
-        Template::of(module, options, Arc::new(Linked::Chain(chain)))
+        let linked = link(module, options, links)?;
+        Template::of(module, options, linked, WasiTemplate::new)
     }
 
-    fn of(module: &Module, options: &InstanceOptions, linked: Arc<Linked>) -> Result<Self> {
-        let wasi = |options: &WasiOptions| module.wasi(options);
+    /// As [`Template::linked`], for one instance that is made at once: nothing that WASI opens is
+    /// looked at again.
+    ///
+    /// # Errors
+    /// As [`Template::linked`].
+    pub fn for_one(module: &Module, options: &InstanceOptions, links: &[Link]) -> Result<Self> {
+        let linked = link(module, options, links)?;
+        Template::of(module, options, linked, WasiTemplate::for_one)
+    }
+
+    fn of(
+        module: &Module,
+        options: &InstanceOptions,
+        linked: Arc<Linked>,
+        wasi: impl FnOnce(&WasiOptions) -> Result<WasiTemplate>,
+    ) -> Result<Self> {
         let sends = |module: &wasmtime::Module| stream::sends(module, &options.imports);
         let sends = match &*linked {
             Linked::Alone(_) => sends(module.wasmtime()),
@@ -89,4 +98,13 @@ impl Template {
     pub(crate) fn instantiate_wasi(&self, ends: &Ends) -> Result<Option<Box<Wasi>>> {
         self.wasi.as_ref().map(|wasi| wasi.instantiate(ends).map(Box::new)).transpose()
     }
+}
+
+fn link(module: &Module, options: &InstanceOptions, links: &[Link]) -> Result<Arc<Linked>> {
+    if links.is_empty() {
+        return module.link(options);
+    }
+    // Not kept by the module: two modules that link each other would never go.
+    let chain = Chain::new(links, module, &Shape::of(options))?;
+    Ok(Arc::new(Linked::Chain(chain)))
 }

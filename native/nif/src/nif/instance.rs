@@ -66,7 +66,7 @@ fn new<'a>(
     in_slice(env, |_| {
         checked(env, || {
             let (options, processes) = options::instance(opts)?;
-            Ok(match Template::linked(module.get(), &options, links) {
+            Ok(match Template::for_one(module.get(), &options, links) {
                 Ok(template) => make(env, &template, processes, id, clears),
                 Err(failure) => error::encode(env, &failure),
             })

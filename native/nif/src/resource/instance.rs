@@ -16,6 +16,9 @@ use crate::background;
 use crate::client::number;
 use crate::post::Home;
 
+/// Bytes of output that a destructor frees.
+const INLINE_OUTPUT: usize = 256 << 10;
+
 /// Jobs of a dead process that are ended on its scheduler: some microseconds each.
 const FEW_JOBS: usize = 16;
 
@@ -150,11 +153,16 @@ impl Resource for Instance {
     }
 }
 
+/// True when freeing what the guest wrote takes long.
+fn holds_much(guest: &Guest) -> bool {
+    guest.output().is_some_and(|output| output.held() > INLINE_OUTPUT)
+}
+
 impl Drop for Instance {
     fn drop(&mut self) {
         point("resource");
         let Some(guest) = self.guest.take() else { return };
-        if guest.is_gone() && !guest.holds_last_module() {
+        if guest.is_gone() && !guest.holds_last_module() && !holds_much(&guest) {
             return;
         }
         background::run(move || {

@@ -247,7 +247,7 @@ fn stdin(term: Term<'_>) -> NifResult<Stdin> {
     let (tag, bytes): (Atom, Binary<'_>) = term.decode()?;
     match tag {
         t if t == atoms::file() => Ok(Stdin::File(path(bytes))),
-        t if t == atoms::binary() => Ok(Stdin::Binary(bytes.as_slice().to_vec())),
+        t if t == atoms::binary() => Ok(Stdin::Binary(bytes.as_slice().into())),
         _ => Err(Error::BadArg),
     }
 }

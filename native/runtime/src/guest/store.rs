@@ -77,11 +77,11 @@ impl StoreCell {
 impl StoreCell {
     /// True when dropping the store takes longer than a scheduler may wait: objects and terms in its
     /// heap are let go one by one, a large table is given back to the system, and with a file that
-    /// was removed while it is open goes its content.
+    /// was removed while it is open goes its content. Much input and long texts are freed.
     pub(super) fn takes_long(&mut self) -> bool {
         let elements = self.store.data().limiter.elements;
         let wasi = self.store.data_mut().wasi.as_deref_mut();
-        wasi.is_some_and(Wasi::has_files)
+        wasi.is_some_and(Wasi::takes_long)
             || self.store.gc_heap_capacity() > 0
             || elements > LARGE_TABLE
     }

@@ -5,6 +5,7 @@
 //! - `facts`: what an artifact says about its module besides the code.
 //! - `seal`: the tag behind an artifact that says who made it.
 //! - `inspect`: imports and exports as data.
+//! - `kept`: linked forms, kept for the next instance.
 //! - `bombs`: what the compiler is not asked to do.
 //! - `source`: from text and bytes to compiled code (`absent` in a build without a compiler).
 //! - `survey`: the facts of a module, from its bytes.
@@ -17,6 +18,7 @@ mod crew;
 mod facts;
 mod footer;
 mod inspect;
+mod kept;
 mod seal;
 #[cfg_attr(not(feature = "compiler"), path = "absent.rs")]
 mod source;
@@ -29,11 +31,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use wasmtime::{ExternType, ImportType, ModuleExport};
 
 pub use facts::Facts;
 pub use inspect::{Export, ExternKind, Import};
+use kept::Kept;
 pub use source::{parse_wat, validate};
 
 use crate::counts::{Live, Object};
@@ -43,12 +45,8 @@ use crate::guest::{panicked, unknown_global, unknown_table};
 use crate::linker::{Hosts, Linked, Shape};
 use crate::mac::Key;
 use crate::memory::{Lease, MemoryPlan};
-use crate::options::{Check, CompileOptions, InstanceOptions, WasiOptions};
+use crate::options::{Check, CompileOptions, InstanceOptions};
 use crate::value::{Field, Signature, Type};
-use crate::wasi::WasiTemplate;
-
-/// Linked forms, and WASI templates, of one module that are kept.
-const MAX_CACHED: usize = 16;
 
 /// A compiled module. Cloning is cheap.
 #[derive(Clone)]
@@ -56,9 +54,8 @@ pub struct Module(Arc<Inner>);
 
 struct Inner {
     // Fields drop in order: the code goes before the engine.
-    linked: Mutex<Vec<(Shape, Arc<Linked>)>>,
-    hosts: Mutex<Vec<(Shape, Arc<Hosts>)>>,
-    wasi: Mutex<Vec<(WasiOptions, Arc<WasiTemplate>)>>,
+    linked: Kept<Linked>,
+    hosts: Kept<Hosts>,
     wasmtime: wasmtime::Module,
     engine: Arc<Engine>,
     memories: Vec<MemoryPlan>,
@@ -158,9 +155,8 @@ impl Module {
         let functions = functions(&wasmtime);
         let tables = wasmtime.resources_required().num_tables as usize;
         Ok(Module(Arc::new(Inner {
-            linked: Mutex::default(),
-            hosts: Mutex::default(),
-            wasi: Mutex::default(),
+            linked: Kept::default(),
+            hosts: Kept::default(),
             wasmtime,
             engine,
             memories,
@@ -251,7 +247,7 @@ impl Module {
     /// Those of [`Linked::new`].
     pub fn link(&self, options: &InstanceOptions) -> Result<Arc<Linked>> {
         let shape = Shape::of(options);
-        cached(&self.0.linked, &shape, || Linked::new(&self.0.wasmtime, &shape))
+        self.0.linked.get(&shape, || Linked::new(&self.0.wasmtime, &shape))
     }
 
     /// What the host and WASI give to the module where links give the rest.
@@ -259,7 +255,7 @@ impl Module {
     /// # Errors
     /// Those of [`Hosts::new`].
     pub(crate) fn hosts(&self, shape: &Shape) -> Result<Arc<Hosts>> {
-        cached(&self.0.hosts, shape, || Hosts::new(&self.0.wasmtime, shape))
+        self.0.hosts.get(shape, || Hosts::new(&self.0.wasmtime, shape))
     }
 
     pub(crate) fn wasmtime(&self) -> &wasmtime::Module {
@@ -274,14 +270,6 @@ impl Module {
     /// How many tables the module defines.
     pub(crate) fn tables(&self) -> usize {
         self.0.tables
-    }
-
-    /// WASI options, checked and opened once per option set.
-    ///
-    /// # Errors
-    /// Those of [`WasiTemplate::new`].
-    pub fn wasi(&self, options: &WasiOptions) -> Result<Arc<WasiTemplate>> {
-        cached(&self.0.wasi, options, || WasiTemplate::new(options))
     }
 
     /// Memories and a place for one instance; `None` when more than `clears` bytes of other modules
@@ -301,24 +289,6 @@ fn functions(module: &wasmtime::Module) -> BTreeMap<String, Function> {
         Some((name, Function { signature, export: module.get_export_index(export.name())? }))
     };
     module.exports().filter_map(function).collect()
-}
-
-/// What `make` made of `key`, made once as long as it is among the latest.
-fn cached<K: Clone + PartialEq, V>(
-    cache: &Mutex<Vec<(K, Arc<V>)>>,
-    key: &K,
-    make: impl FnOnce() -> Result<V>,
-) -> Result<Arc<V>> {
-    if let Some((_, value)) = cache.lock().iter().find(|(known, _)| known == key) {
-        return Ok(value.clone());
-    }
-    let value = Arc::new(make()?);
-    let mut cache = cache.lock();
-    if cache.len() >= MAX_CACHED {
-        cache.remove(0);
-    }
-    cache.push((key.clone(), value.clone()));
-    Ok(value)
 }
 
 fn open(path: &Path) -> Result<File> {

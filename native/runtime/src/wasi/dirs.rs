@@ -15,6 +15,8 @@ const KEY: &str = "dirs";
 /// The directories of a template.
 pub(super) struct Dirs {
     shared: WasiFilesystemCtx,
+    count: usize,
+    /// What is looked at again for each context; nothing where there is but one.
     opened: Vec<Opened>,
 }
 
@@ -32,13 +34,23 @@ impl Dirs {
     /// # Errors
     /// `badarg` with key `dirs`: a NUL in a path, or what cannot be opened as a directory.
     pub(super) fn open(dirs: &[Dir]) -> Result<Self> {
+        dirs.iter().try_for_each(check)?;
         let opened = dirs.iter().map(Opened::new).collect::<Result<Vec<_>>>()?;
         let shared = open_all(dirs.iter())?;
-        Ok(Dirs { shared, opened })
+        Ok(Dirs { shared, count: dirs.len(), opened })
+    }
+
+    /// As [`Dirs::open`], for one context that is made before the host can put others in their places.
+    ///
+    /// # Errors
+    /// As [`Dirs::open`].
+    pub(super) fn open_for_one(dirs: &[Dir]) -> Result<Self> {
+        dirs.iter().try_for_each(check)?;
+        Ok(Dirs { shared: open_all(dirs.iter())?, count: dirs.len(), opened: Vec::new() })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.opened.len()
+        self.count
     }
 
     /// The opened directories, or fresh ones when the host has put others in their places.
@@ -56,12 +68,6 @@ impl Dirs {
 impl Opened {
     /// Looks before the directory is opened: a change in between then shows as a change.
     fn new(dir: &Dir) -> Result<Self> {
-        if has_nul(&dir.guest) {
-            return Err(refuse_nul(KEY, &dir.guest));
-        }
-        if has_nul(&dir.host) {
-            return Err(refuse_nul(KEY, &dir.host.to_string_lossy()));
-        }
         let metadata = std::fs::metadata(&dir.host)
             .map_err(|error| cannot_open(KEY, &dir.host, &error.to_string()))?;
         Ok(Opened { dir: dir.clone(), identity: identity(&metadata) })
@@ -70,6 +76,16 @@ impl Opened {
     fn is_current(&self) -> bool {
         std::fs::metadata(&self.dir.host).is_ok_and(|metadata| identity(&metadata) == self.identity)
     }
+}
+
+fn check(dir: &Dir) -> Result<()> {
+    if has_nul(&dir.guest) {
+        return Err(refuse_nul(KEY, &dir.guest));
+    }
+    if has_nul(&dir.host) {
+        return Err(refuse_nul(KEY, &dir.host.to_string_lossy()));
+    }
+    Ok(())
 }
 
 fn identity(metadata: &Metadata) -> Identity {

@@ -7,7 +7,7 @@ use super::inherited::Inherited;
 use super::stdio::{Input, has_nul, open_input, open_output, refuse_nul};
 use super::streams::{Capture, Captured, Target};
 use crate::error::{Class, Error, Result};
-use crate::options::{Output, Stdin, WasiOptions};
+use crate::options::{Dir, Output, Stdin, WasiOptions};
 use crate::stream::{Ends, StdinOf, Stream};
 use bytes::Bytes;
 use std::any::Any;
@@ -22,6 +22,12 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiView};
 /// one more is errno 33 (mfile). The descriptors of the OS process are shared by all instances.
 pub const MAX_OPEN_FILES: usize = 256;
 
+/// Bytes of arguments, variables and input that are freed inline: about a tenth of a millisecond.
+const LARGE: usize = 256 << 10;
+
+/// What a string counts besides its bytes: it is freed by itself.
+const STRING: usize = 256;
+
 /// The WASI state of one instance, kept in its store's data.
 pub struct Wasi {
     pub(super) p1: WasiP1Ctx,
@@ -29,6 +35,8 @@ pub struct Wasi {
     captured: Captured,
     /// A standard stream is a file.
     has_file: bool,
+    /// What the host gave is so much that freeing it takes long.
+    is_large: bool,
 }
 
 impl Wasi {
@@ -45,13 +53,14 @@ impl Wasi {
         &self.captured
     }
 
-    /// True when files are open, beside those of streams that the host has itself: closing one that
-    /// was removed frees all of its content.
-    pub(crate) fn has_files(&mut self) -> bool {
+    /// True when dropping it may take long: what the host gave is large, or files are open, beside
+    /// those of streams that the host has itself. Closing one that was removed frees all of its
+    /// content.
+    pub(crate) fn takes_long(&mut self) -> bool {
         let is_file = |entry: &(dyn Any + Send)| {
             matches!(entry.downcast_ref::<Descriptor>(), Some(Descriptor::File(_)))
         };
-        self.has_file || self.p1.ctx().table.iter_mut().any(|entry| is_file(entry))
+        self.has_file || self.is_large || self.p1.ctx().table.iter_mut().any(|entry| is_file(entry))
     }
 }
 
@@ -72,6 +81,8 @@ pub struct WasiTemplate {
     stdout: Output,
     stderr: Output,
     output_limit: u64,
+    /// Args, variables and input are so much that freeing them takes long.
+    is_large: bool,
 }
 
 /// Where stdin comes from; the bytes are shared by all instances.
@@ -88,15 +99,29 @@ impl WasiTemplate {
     /// `class => instantiate, kind => badarg`, the key naming the option: a NUL in a name or path, an
     /// environment name that is empty or contains `=`, a directory that cannot be opened.
     pub fn new(options: &WasiOptions) -> Result<Self> {
+        WasiTemplate::with(options, Dirs::open)
+    }
+
+    /// As [`WasiTemplate::new`], for one context that is made at once: its directories are not
+    /// looked at again.
+    ///
+    /// # Errors
+    /// As [`WasiTemplate::new`].
+    pub fn for_one(options: &WasiOptions) -> Result<Self> {
+        WasiTemplate::with(options, Dirs::open_for_one)
+    }
+
+    fn with(options: &WasiOptions, open: impl FnOnce(&[Dir]) -> Result<Dirs>) -> Result<Self> {
         check_paths(options)?;
         Ok(WasiTemplate {
             args: checked_args(&options.args)?,
             env: checked_env(&options.env)?,
-            dirs: Dirs::open(&options.dirs)?,
+            dirs: open(&options.dirs)?,
             stdin: match &options.stdin {
-                Stdin::Binary(bytes) => Source::Bytes(Bytes::copy_from_slice(bytes)),
+                Stdin::Binary(bytes) => Source::Bytes(Bytes::from_owner(bytes.clone())),
                 other => Source::Other(other.clone()),
             },
+            is_large: weight(options) > LARGE,
             stdout: options.stdout.clone(),
             stderr: options.stderr.clone(),
             output_limit: options.output_limit,
@@ -125,7 +150,7 @@ impl WasiTemplate {
         *view.ctx.filesystem() = self.dirs.share()?;
         // The three streams and every preopen take an entry each.
         view.table.set_max_capacity(3 + self.dirs.len() + MAX_OPEN_FILES);
-        Ok(Wasi { p1, stdin, captured, has_file })
+        Ok(Wasi { p1, stdin, captured, has_file, is_large: self.is_large })
     }
 
     /// Makes the 0.2 context of one component instance, with the same grants and these streams.
@@ -202,6 +227,16 @@ impl Streams {
         let is_file = |target: &Target| matches!(target, Target::File(_));
         matches!(self.stdin, Input::File(_)) || is_file(&self.stdout) || is_file(&self.stderr)
     }
+}
+
+/// Bytes that the options hand over, and what each string costs besides.
+fn weight(options: &WasiOptions) -> usize {
+    let texts = options.env.iter().flat_map(|(name, value)| [name, value]).chain(&options.args);
+    let input = match &options.stdin {
+        Stdin::Binary(bytes) => bytes.len(),
+        _ => 0,
+    };
+    texts.map(|text| text.len() + STRING).sum::<usize>() + input
 }
 
 /// A file that is named by a standard stream, checked here and opened for each instance.

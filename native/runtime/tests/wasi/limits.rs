@@ -125,7 +125,7 @@ fn threads() -> usize {
 #[cfg(target_os = "linux")]
 fn instances_start_no_threads_of_their_own() {
     for _ in 0..50 {
-        let stdin = Stdin::Binary(b"x".to_vec());
+        let stdin = Stdin::Binary(b"x".as_slice().into());
         let mut guest = Guest::new(&WasiOptions { stdin, stdout: Output::Capture, ..nothing() });
         let mut sleep = vec![0; 48];
         sleep[24..28].copy_from_slice(&1_000_000u32.to_le_bytes());

@@ -176,7 +176,7 @@ fn an_unknown_clock_is_an_event_with_an_errno() {
 #[test]
 fn descriptors_are_ready_or_answer_an_errno() {
     let stdout = Output::Capture;
-    let stdin = Stdin::Binary(b"x".to_vec());
+    let stdin = Stdin::Binary(b"x".as_slice().into());
     let mut guest = Guest::new(&WasiOptions { stdin, stdout, ..nothing() });
     let long = timer(0, MONOTONIC, YEAR, false);
     let list = [long, ready(1, 1, 0), ready(2, 2, 1), ready(3, 1, 1), ready(4, 2, 99)];

@@ -28,7 +28,7 @@ fn without_streams_a_guest_reads_nothing_and_writes_into_the_void() {
 /// Every instance reads the bytes from their start.
 #[test]
 fn stdin_of_bytes_is_read_in_pieces_by_each_instance() {
-    let template = WasiTemplate::new(&stdin(Stdin::Binary(b"hello".to_vec()))).unwrap();
+    let template = WasiTemplate::new(&stdin(Stdin::Binary(b"hello".as_slice().into()))).unwrap();
     let (mut one, mut two) = (Guest::from_template(&template), Guest::from_template(&template));
     assert_eq!(one.read(0, 3), Ok(b"hel".to_vec()));
     assert_eq!(two.read(0, 9), Ok(b"hello".to_vec()));
