@@ -272,7 +272,7 @@ prepare(Mod, Opts) ->
                     Table = wasmtime_call:table(Funs),
                     #{runner := Runner} = Complete,
                     {ok, #wasmtime_template{ref = Ref, runner = Runner, funs = Funs,
-                                            large = wasmtime_options:is_large(Complete), table = Table}};
+                                            place = wasmtime_options:place(Complete), table = Table}};
                 Error -> Error
             end;
         Error ->

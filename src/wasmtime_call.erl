@@ -15,12 +15,20 @@ instantiate(Mod, #{runner := Runner} = Opts, Funs) ->
     Id = make_ref(),
     made(new(Mod, wasmtime_options:resolved(Opts), Id), Id, Runner, Funs, table(Funs)).
 
+%% With links there is much to look up and to make.
 new(Mod, #{links := Links} = Opts, Id) ->
-    case Links =/= [] orelse wasmtime_options:is_large(Opts)
-        orelse wasmtime_nif:instance_new(Mod, Opts, Id) of
-        Dirty when Dirty =:= true; Dirty =:= dirty -> wasmtime_nif:instance_new_dirty(Mod, Opts, Id);
-        Made -> Made
+    case wasmtime_options:place(Opts) of
+        inline when Links =/= [] -> new(cpu, Mod, Opts, Id);
+        Place -> new(Place, Mod, Opts, Id)
     end.
+
+new(inline, Mod, Opts, Id) ->
+    case wasmtime_nif:instance_new(Mod, Opts, Id) of
+        dirty -> new(cpu, Mod, Opts, Id);
+        Made -> Made
+    end;
+new(cpu, Mod, Opts, Id) -> wasmtime_nif:instance_new_dirty(Mod, Opts, Id);
+new(io, Mod, Opts, Id) -> wasmtime_nif:instance_new_io(Mod, Opts, Id).
 
 %% @doc The functions in the order of their names.
 -spec table(map()) -> tuple().
@@ -30,15 +38,17 @@ table(Funs) ->
 %% @doc A new instance of a template.
 -spec instantiate(#wasmtime_template{}) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
-instantiate(#wasmtime_template{runner = Runner, funs = Funs, table = Table} = Template) ->
+instantiate(#wasmtime_template{ref = Template, place = Place, runner = Runner, funs = Funs, table = Table}) ->
     Id = make_ref(),
-    made(from(Template, Id), Id, Runner, Funs, Table).
+    made(from(Place, Template, Id), Id, Runner, Funs, Table).
 
-from(#wasmtime_template{ref = Template, large = Large}, Id) ->
-    case Large orelse wasmtime_nif:instance_from(Template, Id) of
-        Dirty when Dirty =:= true; Dirty =:= dirty -> wasmtime_nif:instance_from_dirty(Template, Id);
+from(inline, Template, Id) ->
+    case wasmtime_nif:instance_from(Template, Id) of
+        dirty -> from(cpu, Template, Id);
         Made -> Made
-    end.
+    end;
+from(cpu, Template, Id) -> wasmtime_nif:instance_from_dirty(Template, Id);
+from(io, Template, Id) -> wasmtime_nif:instance_from_io(Template, Id).
 
 made({ok, Inst0}, Id, Runner, Funs, Table) ->
     {ok, #wasmtime_instance{ref = Inst0, id = Id, runner = Runner, funs = Funs, table = Table}};

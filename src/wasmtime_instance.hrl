@@ -16,8 +16,8 @@
 -record(wasmtime_template, {
     ref :: reference(),
     runner :: thread | scheduler,
-    %% Making an instance takes long because of its options.
-    large :: boolean(),
+    %% Where an instance is made because of its options.
+    place :: wasmtime_options:place(),
     funs :: #{{binary(), binary()} => fun((tuple(), [term()]) -> term())},
     table :: tuple()
 }).

@@ -6,10 +6,10 @@
 
 -include("wasmtime_text.hrl").
 
--export([compile/1, instance/3, resolved/1, is_large/1, call/1, wait/1, preinit/1]).
+-export([compile/1, instance/3, resolved/1, place/1, call/1, wait/1, preinit/1]).
 -export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, boolean/2, one_of/3]).
 -export_type([compile/0, pooling/0, proposal/0, instance/0, call/0, preinit/0,
-              host_fun/0]).
+              host_fun/0, place/0]).
 
 -type proposal() :: simd | relaxed_simd | relaxed_simd_deterministic | bulk_memory | multi_value
                   | multi_memory | memory64 | tail_call | wide_arithmetic | custom_page_sizes
@@ -43,6 +43,8 @@
                       host => pid(),
                       runner => thread | scheduler,
                       {iodata(), iodata()} => host_fun()}.
+%% Where native code makes an instance: on a normal scheduler, or on a dirty one.
+-type place() :: inline | cpu | io.
 -type call() :: #{timeout => timeout(), fuel => non_neg_integer()}.
 -type preinit() :: #{compile => compile(),
                      remove_exports => [iodata()],
@@ -158,11 +160,16 @@ instance_defaults(Kind) ->
 resolved(#{wasi := #{env := inherit} = Wasi} = Opts) -> Opts#{wasi := wasmtime_wasi:resolved(Wasi)};
 resolved(Opts) -> Opts.
 
-%% @doc Whether these complete options take native code longer than a normal scheduler should wait.
+%% @doc Where an instance with these complete options is made: not on a normal scheduler when it would take
+%% that too long.
 %% @private
--spec is_large(map()) -> boolean().
-is_large(#{imports := Imports, wasi := Wasi}) ->
-    length(Imports) > ?MANY orelse wasmtime_wasi:is_large(Wasi).
+-spec place(map()) -> place().
+place(#{imports := Imports, wasi := Wasi}) ->
+    case wasmtime_wasi:opens_files(Wasi) of
+        true -> io;
+        false when length(Imports) > ?MANY -> cpu;
+        false -> case wasmtime_wasi:is_large(Wasi) of true -> cpu; false -> inline end
+    end.
 
 %% A component is made of several core instances.
 max_instances(module) -> 10;

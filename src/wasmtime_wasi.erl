@@ -5,7 +5,7 @@
 
 -include("wasmtime_text.hrl").
 
--export([defaults/0, option/3, resolved/1, names/3, is_large/1]).
+-export([defaults/0, option/3, resolved/1, names/3, is_large/1, opens_files/1]).
 -export_type([options/0]).
 
 -import(wasmtime_options, [refuse/2, refuse/3, integer/4, one_of/3]).
@@ -77,6 +77,16 @@ is_large(#{args := Args, env := Env, stdin := Stdin}) ->
     Texts = Args ++ [[Name, $=, Value] || {Name, Value} <- Env] ++ [Data || {binary, Data} <- [Stdin]],
     length(Texts) > ?MANY orelse iolist_size(Texts) > ?MUCH;
 is_large(undefined) -> false.
+
+%% @doc Whether complete options make native code open files: one that is written to is emptied, which takes
+%% as long as it is large. Folders take some microseconds, a dirty scheduler many times as much.
+%% @private
+-spec opens_files(map() | undefined) -> boolean().
+opens_files(#{stdin := In, stdout := Out, stderr := Err}) -> lists:any(fun is_file/1, [In, Out, Err]);
+opens_files(undefined) -> false.
+
+is_file({file, _}) -> true;
+is_file(_) -> false.
 
 %% @doc A list of names; Rule says what is wrong when it is not.
 %% @private

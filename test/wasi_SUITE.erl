@@ -200,7 +200,17 @@ t_output_to_file(Config) ->
         {ok, 1} = fd_write(Inst, 2, <<"x">>)
     end),
     ?assertEqual({ok, <<"one\ntwo">>}, file:read_file(Out)),
-    ?assertEqual({ok, <<"x">>}, file:read_file(Err)).
+    ?assertEqual({ok, <<"x">>}, file:read_file(Err)),
+    %% Each instance of a template empties it, and so does one with links.
+    {ok, Template} = wasmtime_test:prepare(mod(wasi), #{wasi => #{stdout => {file, Out}}}),
+    Links = fun() -> wasmtime_test:instantiate(mod(wasi), #{wasi => #{stdout => {file, Out}}, links => [{"x", mod(add)}]}) end,
+    [begin
+         {ok, Inst} = Make(),
+         ?assertEqual({ok, <<>>}, file:read_file(Out)),
+         {ok, 4} = fd_write(Inst, 1, <<"more">>),
+         ok = wasmtime:destroy(Inst),
+         ?assertEqual({ok, <<"more">>}, file:read_file(Out))
+     end || Make <- [fun() -> wasmtime:instantiate(Template) end, Links]].
 
 %% A file or folder that cannot be opened refuses the instance, and the option is named.
 t_no_file(Config) ->

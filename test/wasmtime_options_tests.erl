@@ -249,9 +249,22 @@ speed_test() ->
     ?debugFmt("~.2f us", [Micros / N]),
     ?assert(Micros / N < 50).
 
+%% Files are not opened on a normal scheduler.
+opening_test() ->
+    Place = fun(Wasi) -> {ok, Complete} = instance(#{wasi => Wasi}), wasmtime_options:place(Complete) end,
+    ?assertEqual(inline, Place(#{stdin => stream, stdout => capture, stderr => inherit, dirs => [{"/", "/", read}]})),
+    [?assertEqual({Key, io}, {Key, Place(#{Key => {file, "f"}})}) || Key <- [stdin, stdout, stderr]],
+    ?assertEqual(io, Place(#{args => lists:duplicate(501, "a"), stderr => {file, "f"}})).
+
 %% Options that take long to copy are told by their number and by their bytes.
 large_test() ->
-    Large = fun(Opts) -> {ok, Complete} = instance(Opts), wasmtime_options:is_large(Complete) end,
+    Large = fun(Opts) ->
+        {ok, Complete} = instance(Opts),
+        case wasmtime_options:place(Complete) of
+            inline -> false;
+            cpu -> true
+        end
+    end,
     ?assertEqual(false, Large(#{})),
     ?assertEqual(false, Large(#{wasi => #{}})),
     Named = fun(N) -> maps:from_list([{{"m", integer_to_list(I)}, fun(_, _) -> {ok, []} end} || I <- lists:seq(1, N)]) end,

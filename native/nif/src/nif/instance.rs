@@ -55,6 +55,17 @@ fn instance_new_dirty<'a>(
     new(env, &module, opts, &options::links(opts)?, id, usize::MAX)
 }
 
+/// As `instance_new_dirty`, where files are opened.
+#[rustler::nif(schedule = "DirtyIo")]
+fn instance_new_io<'a>(
+    env: Env<'a>,
+    module: ResourceArc<Module>,
+    opts: Term<'a>,
+    id: Term<'a>,
+) -> NifResult<Term<'a>> {
+    new(env, &module, opts, &options::links(opts)?, id, usize::MAX)
+}
+
 fn new<'a>(
     env: Env<'a>,
     module: &Module,
@@ -103,6 +114,12 @@ fn instance_from_dirty<'a>(
     prepared: ResourceArc<Prepared>,
     id: Term<'a>,
 ) -> Term<'a> {
+    from(env, &prepared, id, usize::MAX)
+}
+
+/// As `instance_from_dirty`, where files are opened.
+#[rustler::nif(schedule = "DirtyIo")]
+fn instance_from_io<'a>(env: Env<'a>, prepared: ResourceArc<Prepared>, id: Term<'a>) -> Term<'a> {
     from(env, &prepared, id, usize::MAX)
 }
 
