@@ -187,3 +187,33 @@ t_destroyed(Config) ->
     ?assertMatch({error, #{kind := destroyed}}, wasmtime:memory_size(Inst)),
     ?assertEqual(not_running, wasmtime:interrupt(Inst)),
     ok = wasmtime:destroy(Inst).
+
+%% The longest name that an export may have is found. A longer one is unknown, whatever its size and wherever a
+%% cut would hit it, and no more of it is shown than fits a message.
+t_long_names(_) ->
+    Longest = binary:copy(<<"n">>, 100_000),
+    Inst = inst({wat, ["(module (func (export \"", Longest, "\") (result i32) (i32.const 7)))"]}),
+    ?assertEqual({ok, [7]}, wasmtime:call(Inst, Longest, [])),
+    ?assertMatch({ok, _}, wasmtime:funcref(Inst, Longest)),
+    Asked = [{call, fun(Name) -> wasmtime:call(Inst, Name, []) end},
+             {call, fun(Name) -> wasmtime:funcref(Inst, Name) end},
+             {memory, fun(Name) -> wasmtime:memory_size(Inst, Name) end},
+             {table, fun(Name) -> wasmtime:table_size(Inst, Name) end},
+             {global, fun(Name) -> wasmtime:global_get(Inst, Name) end}],
+    [begin
+         {error, #{class := Class, kind := unknown_export, message := Message}} = Ask(Name),
+         ?assert(byte_size(Message) < 3000)
+     end || {Class, Ask} <- Asked,
+            Name <- [<<Longest/binary, "n">>, <<Longest/binary, "nnnn">>, <<Longest/binary, "nnnnn">>,
+                     binary:copy(<<"\x{20AC}"/utf8>>, 40_000), binary:copy(<<"\x{1F600}"/utf8>>, 25_002),
+                     <<"n", (binary:copy(<<"\x{1F600}"/utf8>>, 25_002))/binary>>,
+                     binary:copy(<<1>>, 20_000_000)]],
+    ok = wasmtime:destroy(Inst).
+
+%% Too many arguments are counted up to where the number tells somebody something.
+t_many_arguments(Config) ->
+    [begin
+         {error, #{class := call, kind := badarity, message := Message}} = call(Config, <<"i32">>, lists:seq(1, N)),
+         ?assertMatch({N, {_, _}}, {N, binary:match(Message, Text)})
+     end || {N, Text} <- [{2, <<", 2 were">>}, {10_000, <<", 10000 were">>}, {10_001, <<", 10001 or more were">>},
+                          {1_000_000, <<", 10001 or more were">>}]].

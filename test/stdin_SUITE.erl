@@ -59,6 +59,22 @@ t_end_of_file(_) ->
     ?assertMatch(?WASMTIME_ERROR(stream, closed), wasmtime:send(Inst, <<"more">>)),
     ok = wasmtime:destroy(Inst).
 
+%% So are any number of empty ones, before, between and after bytes.
+t_many_empty(_) ->
+    Inst = stdio(),
+    Empty = fun(N) -> [ok = wasmtime:send(Inst, <<>>) || _ <- lists:seq(1, N)] end,
+    Empty(100_000),
+    ok = wasmtime:send(Inst, <<"ab">>),
+    Empty(1),
+    ok = wasmtime:send(Inst, <<"c">>),
+    Empty(100_000),
+    ?assertEqual(<<"a">>, read(Inst, 1)),
+    ?assertEqual(<<"bc">>, read(Inst, 100)),
+    Empty(100_000),
+    ok = wasmtime:close(Inst),
+    ?assertEqual(<<>>, read(Inst, 100)),
+    ok = wasmtime:destroy(Inst).
+
 %% A blocked read is ended by bytes and by the close, but not by an empty message.
 t_blocked(_) ->
     Inst = stdio(),

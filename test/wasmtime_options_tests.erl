@@ -269,6 +269,8 @@ large_test() ->
     ?assertEqual(false, Large(#{wasi => #{}})),
     Named = fun(N) -> maps:from_list([{{"m", integer_to_list(I)}, fun(_, _) -> {ok, []} end} || I <- lists:seq(1, N)]) end,
     ?assertEqual([false, true], [Large(#{imports => Named(N)}) || N <- [100, 101]]),
+    Long = fun(N) -> #{{"m", binary:copy(<<"n">>, N - 1)} => fun(_, _) -> {ok, []} end} end,
+    ?assertEqual([false, true], [Large(#{imports => Long(N)}) || N <- [262144, 262145]]),
     ?assertEqual([false, true], [Large(#{wasi => #{args => lists:duplicate(N, "a")}}) || N <- [500, 501]]),
     ?assertEqual([false, true], [Large(#{wasi => #{env => lists:duplicate(N, {"a", "b"})}}) || N <- [500, 501]]),
     Data = fun(N) -> binary:copy(<<"x">>, N) end,

@@ -183,6 +183,17 @@ fn cut(mut message: String) -> String {
     message
 }
 
+/// A name as messages show it: quoted, and no more of it than a message holds.
+pub struct Quoted<'a>(pub &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.floor_char_boundary(LONGEST_MESSAGE);
+        write!(f, "{:?}", &self.0[..shown])?;
+        if shown < self.0.len() { f.write_str("...") } else { Ok(()) }
+    }
+}
+
 impl Error {
     pub fn new(class: Class, kind: Kind, message: impl Into<String>) -> Self {
         let message = cut(message.into());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustler::{Encoder, Env, ListIterator, LocalPid, NifResult, ResourceArc, Term};
-use wasmtime_beam::error::{Class, Error, Kind, Result};
+use wasmtime_beam::error::{Class, Error, Kind, Quoted, Result};
 use wasmtime_beam::guest::{Awaited, Job, JobId, Reason, Request, Submitted};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
@@ -13,13 +13,14 @@ use crate::atoms;
 use crate::client::{Reply, Requester, number};
 use crate::resource::{Call, Instance};
 use crate::runner::scheduler;
+use crate::term::name::Name;
 use crate::term::{error, options, value};
 
 #[rustler::nif]
 fn call_start<'a>(
     env: Env<'a>,
     instance: ResourceArc<Instance>,
-    name: &str,
+    Name(name): Name<'a>,
     values: ListIterator<'a>,
     opts: Term<'a>,
     reference: Term<'a>,
@@ -62,7 +63,7 @@ pub fn start<'a>(
 fn call_async<'a>(
     env: Env<'a>,
     instance: ResourceArc<Instance>,
-    name: &str,
+    Name(name): Name<'a>,
     values: ListIterator<'a>,
     opts: Term<'a>,
     id: Term<'a>,
@@ -176,10 +177,14 @@ fn request(
     fuel: Option<u64>,
 ) -> Result<Request> {
     let signature = instance.guest().module().function(name).ok_or_else(|| {
-        Error::new(Class::Call, Kind::UnknownExport, format!("no exported function {name:?}"))
+        Error::new(
+            Class::Call,
+            Kind::UnknownExport,
+            format!("no exported function {}", Quoted(name)),
+        )
     })?;
-    let args =
-        value::decode_list(values, &signature.params, &format_args!("the function {name:?}"))?;
+    let what = format_args!("the function {}", Quoted(name));
+    let args = value::decode_list(values, &signature.params, &what)?;
     Ok(Request::Call { export: name.to_owned(), args, fuel })
 }
 

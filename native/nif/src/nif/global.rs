@@ -5,11 +5,12 @@ use wasmtime_beam::error::Class;
 
 use super::{done_inside, guarded, inside};
 use crate::resource::Instance;
+use crate::term::name::Name;
 use crate::term::{error, value};
 
 /// `dirty`, here and below: somebody else is inside the guest, and `access_wait` is next.
 #[rustler::nif]
-fn global_get<'a>(env: Env<'a>, instance: ResourceArc<Instance>, name: &str) -> Term<'a> {
+fn global_get<'a>(env: Env<'a>, instance: ResourceArc<Instance>, Name(name): Name<'a>) -> Term<'a> {
     guarded(env, || {
         inside(
             env,
@@ -24,7 +25,7 @@ fn global_get<'a>(env: Env<'a>, instance: ResourceArc<Instance>, name: &str) -> 
 fn global_set<'a>(
     env: Env<'a>,
     instance: ResourceArc<Instance>,
-    name: &str,
+    Name(name): Name<'a>,
     term: Term<'a>,
 ) -> Term<'a> {
     guarded(env, || {

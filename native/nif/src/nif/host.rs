@@ -69,6 +69,7 @@ fn answer(import: &HostImport, tag: Atom, content: Term<'_>) -> NifResult<Result
     let (values, more) = value::first(values, types.len());
     let (got, want) = (values.len() + more, types.len());
     if got != want {
+        let got = value::Count { got, want };
         return Ok(Err(host_error(format!("{name} returned {got} results instead of {want}"))));
     }
     let values = value::decode_terms(&values, types, &format_args!("the results of {name}"));

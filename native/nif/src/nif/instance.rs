@@ -18,6 +18,7 @@ use crate::outbox::Outbox;
 use crate::resource::{Instance, Module, Prepared};
 use crate::slice::in_slice;
 use crate::term::map::from_pairs;
+use crate::term::name::Name;
 use crate::term::options::Processes;
 use crate::term::{error, options};
 
@@ -232,7 +233,11 @@ fn instance_fuel<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> 
 
 /// `{Params, Results}` of an exported function, or `undefined`.
 #[rustler::nif]
-fn instance_function<'a>(env: Env<'a>, instance: ResourceArc<Instance>, name: &str) -> Term<'a> {
+fn instance_function<'a>(
+    env: Env<'a>,
+    instance: ResourceArc<Instance>,
+    Name(name): Name<'a>,
+) -> Term<'a> {
     match instance.guest().module().function(name) {
         Some(signature) => types(signature).encode(env),
         None => atoms::undefined().encode(env),

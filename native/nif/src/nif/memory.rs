@@ -9,6 +9,7 @@ use wasmtime_beam::guest::View;
 use super::{Where, answer, done, guarded};
 use crate::atoms;
 use crate::resource::Instance;
+use crate::term::name::Name;
 
 #[rustler::nif]
 fn memory_read<'a>(
@@ -124,6 +125,6 @@ fn memory_name(term: Term<'_>) -> NifResult<Option<&str>> {
     match term.decode::<Atom>() {
         Ok(atom) if atom == atoms::undefined() => Ok(None),
         Ok(_) => Err(NifError::BadArg),
-        Err(_) => term.decode::<&str>().map(Some),
+        Err(_) => term.decode::<Name<'_>>().map(|name| Some(name.0)),
     }
 }

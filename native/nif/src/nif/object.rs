@@ -8,6 +8,7 @@ use wasmtime_beam::value::{Type, Value, element_type, field_types};
 use super::{answer, done_inside, guarded, inside};
 use crate::atoms;
 use crate::resource::{Instance, Reference};
+use crate::term::name::Name;
 use crate::term::{error, type_name, value};
 
 #[rustler::nif]
@@ -123,7 +124,7 @@ fn decode_elements(term: Term<'_>, of: &Type) -> Result<Elements> {
 
 /// A reference to an exported function.
 #[rustler::nif]
-fn func_ref<'a>(env: Env<'a>, instance: ResourceArc<Instance>, name: &str) -> Term<'a> {
+fn func_ref<'a>(env: Env<'a>, instance: ResourceArc<Instance>, Name(name): Name<'a>) -> Term<'a> {
     guarded(env, || {
         let encode = |reference| Reference::new(reference, &instance).encode(env);
         inside(env, &instance, |mut view| view.function(name), encode)

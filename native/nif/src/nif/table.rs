@@ -6,10 +6,11 @@ use wasmtime_beam::value::Value;
 
 use super::{answer, done_inside, guarded, inside};
 use crate::resource::Instance;
+use crate::term::name::Name;
 use crate::term::{error, value};
 
 #[rustler::nif]
-fn table_size<'a>(env: Env<'a>, instance: ResourceArc<Instance>, name: &str) -> Term<'a> {
+fn table_size<'a>(env: Env<'a>, instance: ResourceArc<Instance>, Name(name): Name<'a>) -> Term<'a> {
     guarded(env, || inside(env, &instance, |mut view| view.table_size(name), |n| n.encode(env)))
 }
 
@@ -17,7 +18,7 @@ fn table_size<'a>(env: Env<'a>, instance: ResourceArc<Instance>, name: &str) -> 
 fn table_get<'a>(
     env: Env<'a>,
     instance: ResourceArc<Instance>,
-    name: &str,
+    Name(name): Name<'a>,
     index: u64,
 ) -> Term<'a> {
     guarded(env, || {
@@ -30,7 +31,7 @@ fn table_get<'a>(
 fn table_set<'a>(
     env: Env<'a>,
     instance: ResourceArc<Instance>,
-    name: &str,
+    Name(name): Name<'a>,
     index: u64,
     term: Term<'a>,
 ) -> Term<'a> {
@@ -45,7 +46,7 @@ fn table_set<'a>(
 fn table_grow<'a>(
     env: Env<'a>,
     instance: ResourceArc<Instance>,
-    name: &str,
+    Name(name): Name<'a>,
     count: u64,
     term: Term<'a>,
 ) -> Term<'a> {

@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod map;
+pub mod name;
 pub mod options;
 pub mod stored;
 pub mod type_name;

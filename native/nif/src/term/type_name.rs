@@ -6,6 +6,7 @@ use wasmtime_beam::guest::{FuncName, TypeName};
 
 use crate::atoms;
 use crate::resource::Reference;
+use crate::term::name::Name;
 
 /// The name of a type.
 pub fn decode(term: Term<'_>) -> NifResult<TypeName> {
@@ -22,8 +23,8 @@ pub fn decode(term: Term<'_>) -> NifResult<TypeName> {
     }
     let (tag, of): (Atom, Term<'_>) = term.decode()?;
     match tag {
-        t if t == atoms::global() => Ok(TypeName::Global(of.decode()?)),
-        t if t == atoms::table() => Ok(TypeName::Table(of.decode()?)),
+        t if t == atoms::global() => Ok(TypeName::Global(name(of)?)),
+        t if t == atoms::table() => Ok(TypeName::Table(name(of)?)),
         t if t == atoms::element() => Ok(TypeName::Element(Box::new(decode(of)?))),
         _ => Err(Error::BadArg),
     }
@@ -31,8 +32,12 @@ pub fn decode(term: Term<'_>) -> NifResult<TypeName> {
 
 /// An export's name, or `{Module, Name}` of an import.
 fn function(term: Term<'_>) -> NifResult<FuncName> {
-    match term.decode::<(String, String)>() {
-        Ok((module, name)) => Ok(FuncName::Import(module, name)),
-        Err(_) => term.decode().map(FuncName::Export),
+    match term.decode::<(Term<'_>, Term<'_>)>() {
+        Ok((from, import)) => Ok(FuncName::Import(name(from)?, name(import)?)),
+        Err(_) => name(term).map(FuncName::Export),
     }
+}
+
+fn name(term: Term<'_>) -> NifResult<String> {
+    term.decode::<Name<'_>>().map(|name| name.0.to_owned())
 }

@@ -79,10 +79,27 @@ pub fn decode_list(
     decode_all(list, types, what)
 }
 
-/// The first terms of a list, and how many follow: a list that is too long is not kept.
+/// The first terms of a list, and how many follow: a list that is too long is not kept, and counted no
+/// further than messages tell.
 pub fn first(mut list: ListIterator<'_>, count: usize) -> (Vec<Term<'_>>, usize) {
     let terms = list.by_ref().take(count).collect();
-    (terms, list.count())
+    (terms, list.take(SURPLUS).count())
+}
+
+/// Terms beyond the last one wanted that are counted: some tens of microseconds.
+const SURPLUS: usize = 10_000;
+
+/// How messages tell a count: one that ended early is none.
+pub struct Count {
+    pub got: usize,
+    pub want: usize,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_more = if self.got >= self.want + SURPLUS { " or more" } else { "" };
+        write!(f, "{}{or_more}", self.got)
+    }
 }
 
 /// As `decode_list`, of terms that are counted already.
@@ -109,7 +126,7 @@ fn decode_all<'a>(
         Some(())
     };
     let wrong = types.iter().position(|ty| take(ty).is_none());
-    arity(given + terms.count(), types.len(), what)?;
+    arity(given + terms.take(SURPLUS).count(), types.len(), what)?;
     match wrong {
         None => Ok(values),
         Some(at) => Err(misfit(at, &types[at], what)),
@@ -120,7 +137,7 @@ fn arity(got: usize, want: usize, what: &(impl fmt::Display + ?Sized)) -> Result
     if got == want {
         return Ok(());
     }
-    let message = format!("{what} takes {want} values, {got} were given");
+    let message = format!("{what} takes {want} values, {} were given", Count { got, want });
     Err(Error::new(Class::Call, Kind::Badarity, message))
 }
 

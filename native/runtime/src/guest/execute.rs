@@ -14,7 +14,7 @@ use super::job::{JobId, Outcome, Request};
 use super::refs::{Ref, enter_all, leave_all};
 use super::store::{Data, StoreCell};
 use super::view::{heap_full, is_heap_full};
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, Kind, Quoted, Result};
 use crate::inject::point;
 use crate::linker::Linked;
 use crate::trap;
@@ -161,7 +161,7 @@ enum Callee {
 impl fmt::Display for Callee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Callee::Export(name) => write!(f, "the function {name:?}"),
+            Callee::Export(name) => write!(f, "the function {}", Quoted(name)),
             Callee::Ref(_) => f.write_str("the referenced function"),
         }
     }
@@ -172,7 +172,7 @@ impl Callee {
     fn find(&self, mut store: impl AsContextMut<Data = Data>) -> Result<(Func, usize)> {
         match self {
             Callee::Export(name) => exported(&mut store, name).ok_or_else(|| {
-                let message = format!("no exported function {name:?}");
+                let message = format!("no exported function {}", Quoted(name));
                 Error::new(Class::Call, Kind::UnknownExport, message)
             }),
             Callee::Ref(reference) => {

@@ -5,7 +5,7 @@ use wasmtime::{ArrayType, ExternType, FuncType, HeapType, StorageType, StructTyp
 
 use super::poll::Guest;
 use super::refs::{Ref, wrong_instance};
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, Kind, Quoted, Result};
 
 /// Where a type is found.
 #[derive(Clone, Debug)]
@@ -73,12 +73,12 @@ impl TypeName {
             TypeName::Global(name) => {
                 let ty = guest.module().export_type(name);
                 let ty = ty.and_then(|ty| ty.global().map(|ty| ty.content().clone()));
-                reference(ty, || format!("the exported global {name:?}"))
+                reference(ty, || format!("the exported global {}", Quoted(name)))
             }
             TypeName::Table(name) => {
                 let ty = guest.module().export_type(name);
                 let ty = ty.and_then(|ty| ty.table().map(|ty| ty.element().clone()));
-                reference(ty.map(ValType::Ref), || format!("the exported table {name:?}"))
+                reference(ty.map(ValType::Ref), || format!("the exported table {}", Quoted(name)))
             }
             TypeName::Field(of, at) => {
                 let field = of.structure(guest)?.field(*at);
@@ -108,8 +108,10 @@ impl FuncName {
 impl std::fmt::Display for FuncName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            FuncName::Export(name) => write!(f, "the exported function {name:?}"),
-            FuncName::Import(module, name) => write!(f, "the imported function {module}.{name}"),
+            FuncName::Export(name) => write!(f, "the exported function {}", Quoted(name)),
+            FuncName::Import(module, name) => {
+                write!(f, "the imported function {}.{}", Quoted(module), Quoted(name))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wasmtime::{Engine, Extern, ExternType, ImportType, Instance, ModuleExport, Store};
 
 use super::types::{describe, fits, fits_size};
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, Kind, Quoted, Result};
 use crate::guest::Data;
 use crate::linker::{Hosts, Shape, unsupported};
 use crate::memory::{MemoryPlan, Permit, Share};
@@ -218,7 +218,7 @@ impl Part {
 
     /// Who it is, in a message.
     fn label(&self) -> String {
-        self.name.as_ref().map_or("the module".into(), |name| format!("the link {name:?}"))
+        self.name.as_ref().map_or("the module".into(), |name| format!("the link {}", Quoted(name)))
     }
 
     pub(crate) fn module(&self) -> &wasmtime::Module {
@@ -282,7 +282,7 @@ fn label_of(module: &str, name: &str) -> String {
 fn check(links: &[Link], main: &Module) -> Result<()> {
     for (at, Link { name, module }) in links.iter().enumerate() {
         if links[..at].iter().any(|earlier| earlier.name == *name) {
-            return Err(badarg(format!("the link {name:?} is given twice")));
+            return Err(badarg(format!("the link {} is given twice", Quoted(name))));
         }
         if !Engine::same(module.engine().wasmtime(), main.engine().wasmtime()) {
             let options = difference(module.engine().options(), main.engine().options());

@@ -5,7 +5,7 @@ use super::inspect::{Export, Shape, inspect};
 use super::sections::{Changes, Items, assemble, find, reader, split, unreadable};
 use super::snapshot::failed;
 use super::{probe, skeleton, tables};
-use crate::error::{Class, Error, Result};
+use crate::error::{Class, Error, Quoted, Result};
 use std::collections::BTreeSet;
 use wasm_encoder::{
     CodeSection, ExportKind, ExportSection, FunctionSection, RawSection, SectionId, TypeSection,
@@ -57,7 +57,7 @@ impl Instrumented {
             Some(name) => Err(Error::option(
                 Class::Preinit,
                 "remove_exports",
-                format!("remove_exports names {name:?}, which the module does not export"),
+                format!("remove_exports names {}, which the module does not export", Quoted(name)),
             )),
         }
     }

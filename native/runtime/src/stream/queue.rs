@@ -10,6 +10,12 @@ const SEGMENT: usize = 64 << 10;
 /// The length before each message.
 const HEADER: usize = size_of::<u32>();
 
+/// In the place of a length: a run of empty messages, whose number follows. No message is so long.
+const RUN: u32 = u32::MAX;
+
+/// Bytes of a run.
+const RUN_SIZE: usize = 2 * HEADER;
+
 #[derive(Default)]
 pub(super) struct Queue {
     segments: VecDeque<Segment>,
@@ -23,6 +29,8 @@ pub(super) struct Segment {
     records: Vec<u8>,
     /// Where the first message that is left begins.
     at: usize,
+    /// Where the last record begins, if that is a run of empty messages.
+    run: Option<usize>,
 }
 
 impl Segment {
@@ -35,19 +43,60 @@ impl Segment {
     }
 
     fn push(&mut self, message: &[u8]) {
+        if message.is_empty() {
+            return self.push_empty();
+        }
+        self.run = None;
         self.records.extend_from_slice(&(message.len() as u32).to_le_bytes());
         self.records.extend_from_slice(message);
     }
 
+    fn push_empty(&mut self) {
+        if let Some(at) = self.run {
+            let count = self.number(at + HEADER) + 1;
+            return self.set_number(at + HEADER, count);
+        }
+        self.run = Some(self.records.len());
+        self.records.extend_from_slice(&RUN.to_le_bytes());
+        self.records.extend_from_slice(&1u32.to_le_bytes());
+    }
+
     fn has_room(&self, len: usize) -> bool {
-        self.records.len() + HEADER + len <= SEGMENT
+        match self.run {
+            Some(at) if len == 0 => self.number(at + HEADER) < u32::MAX,
+            _ => self.records.len() + HEADER + len.max(HEADER) <= SEGMENT,
+        }
     }
 
     /// The first message.
     fn front(&self) -> &[u8] {
-        let (header, rest) = self.records[self.at..].split_at(HEADER);
-        let len = header.iter().rev().fold(0, |len, byte| len << 8 | usize::from(*byte));
-        &rest[..len]
+        match self.number(self.at) {
+            RUN => &[],
+            len => &self.records[self.at + HEADER..][..len as usize],
+        }
+    }
+
+    /// How many empty messages come first.
+    fn empties(&self) -> u32 {
+        if self.number(self.at) == RUN { self.number(self.at + HEADER) } else { 0 }
+    }
+
+    /// Drops the first message, or that many empty ones.
+    fn advance(&mut self, empties: u32) {
+        match self.empties() {
+            0 => self.at += HEADER + self.front().len(),
+            count if count > empties => self.set_number(self.at + HEADER, count - empties),
+            _ => self.at += RUN_SIZE,
+        }
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        let bytes = &self.records[at..at + HEADER];
+        bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
+    }
+
+    fn set_number(&mut self, at: usize, number: u32) {
+        self.records[at..at + HEADER].copy_from_slice(&number.to_le_bytes());
     }
 }
 
@@ -87,13 +136,17 @@ impl Queue {
         let Some(left) = self.front().map(<[u8]>::len) else { return };
         // One that was taken from counts what is left of it.
         self.weight -= if self.taken == 0 { weight(left) } else { left as u64 };
-        self.advance();
+        self.advance(1);
     }
 
     /// Takes up to `most` bytes, whatever message they came in.
     pub(super) fn take(&mut self, most: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(most.min(self.weight as usize));
         while let Some(front) = self.front() {
+            if front.is_empty() {
+                self.skip_empty();
+                continue;
+            }
             let count = front.len().min(most - bytes.len());
             bytes.extend_from_slice(&front[..count]);
             if count == front.len() {
@@ -107,17 +160,19 @@ impl Queue {
         bytes
     }
 
-    /// Drops empty messages at the front: a stream of bytes has none.
+    /// Drops empty messages at the front, however many: a stream of bytes has none.
     pub(super) fn skip_empty(&mut self) {
-        while self.front().is_some_and(<[u8]>::is_empty) {
-            self.pop();
+        while let Some(count) = self.segments.front().map(Segment::empties).filter(|n| *n > 0) {
+            self.weight -= u64::from(count);
+            self.advance(count);
         }
     }
 
-    fn advance(&mut self) {
+    /// Drops the first message, or that many empty ones.
+    fn advance(&mut self, empties: u32) {
         self.taken = 0;
         let Some(segment) = self.segments.front_mut() else { return };
-        segment.at += HEADER + segment.front().len();
+        segment.advance(empties);
         if segment.at == segment.records.len() {
             self.segments.pop_front();
         }
@@ -211,6 +266,22 @@ mod tests {
             assert_eq!(queue.front(), model.0.front().map(Vec::as_slice));
             assert_eq!(queue.weight(), model.weight());
         }
+    }
+
+    /// Empty messages cost nothing each: they are counted, and skipped at once.
+    #[test]
+    fn empty_messages_are_one_record() {
+        let mut queue = Queue::default();
+        queue.push(b"x");
+        (0..1_000_000).for_each(|_| queue.push(b""));
+        queue.push(b"y");
+        assert!(queue.segments.len() == 1 && queue.segments[0].records.len() < 20);
+        assert_eq!(queue.weight(), 1_000_002);
+        queue.pop();
+        queue.pop();
+        assert_eq!((queue.front(), queue.weight()), (Some(&b""[..]), 1_000_000));
+        queue.skip_empty();
+        assert_eq!((queue.front(), queue.weight()), (Some(&b"y"[..]), 1));
     }
 
     /// A drained queue holds no memory.

@@ -1,7 +1,7 @@
 //! Standard input, and files as standard streams.
 //! The polling thread never waits in the OS for any of them.
 
-use crate::error::{Class, Error, Result};
+use crate::error::{Class, Error, Quoted, Result};
 use crate::stream::StdinOf;
 use bytes::Bytes;
 use std::ffi::OsStr;
@@ -142,5 +142,5 @@ pub(super) fn has_nul(text: impl AsRef<OsStr>) -> bool {
 }
 
 pub(super) fn refuse_nul(key: &'static str, text: &str) -> Error {
-    Error::option(Class::Instantiate, key, format!("{key}: {text:?} contains a NUL"))
+    Error::option(Class::Instantiate, key, format!("{key}: {} contains a NUL", Quoted(text)))
 }

@@ -6,7 +6,7 @@ use super::dirs::Dirs;
 use super::inherited::Inherited;
 use super::stdio::{Input, has_nul, open_input, open_output, refuse_nul};
 use super::streams::{Capture, Captured, Target};
-use crate::error::{Class, Error, Result};
+use crate::error::{Class, Error, Quoted, Result};
 use crate::options::{Dir, Output, Stdin, WasiOptions};
 use crate::stream::{Ends, StdinOf, Stream};
 use bytes::Bytes;
@@ -273,7 +273,7 @@ fn check_variable(name: &str, value: &str) -> Result<()> {
         return Err(refuse_nul("env", text));
     }
     if name.is_empty() || name.contains('=') {
-        let message = format!("env: {name:?} is no name of an environment variable");
+        let message = format!("env: {} is no name of an environment variable", Quoted(name));
         return Err(Error::option(Class::Instantiate, "env", message));
     }
     Ok(())

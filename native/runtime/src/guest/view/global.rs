@@ -3,7 +3,7 @@
 use wasmtime::Global;
 
 use super::View;
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, Kind, Quoted, Result};
 use crate::guest::refs::{enter, leave};
 use crate::value::{Field, Value};
 
@@ -24,7 +24,7 @@ impl View<'_> {
     pub fn global_set(&mut self, name: &str, ty: &Field, value: &Value) -> Result<()> {
         let global = self.global(name)?;
         if !ty.mutable {
-            let message = format!("the global {name:?} is immutable");
+            let message = format!("the global {} is immutable", Quoted(name));
             return Err(Error::new(Class::Global, Kind::Immutable, message));
         }
         let val = enter(&mut self.store, value, &ty.ty)
@@ -42,5 +42,5 @@ impl View<'_> {
 
 /// No global is exported under this name.
 pub(crate) fn unknown_global(name: &str) -> Error {
-    Error::new(Class::Global, Kind::UnknownExport, format!("no exported global {name:?}"))
+    Error::new(Class::Global, Kind::UnknownExport, format!("no exported global {}", Quoted(name)))
 }

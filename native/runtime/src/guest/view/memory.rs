@@ -3,7 +3,7 @@
 use wasmtime::{Extern, ExternType, Memory, SharedMemory};
 
 use super::View;
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, Kind, Quoted, Result};
 
 /// The size of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub(crate) unsafe fn shared_bytes<'a>(memory: &SharedMemory) -> &'a mut [u8] {
 }
 
 fn unknown(name: &str) -> Error {
-    Error::new(Class::Memory, Kind::UnknownExport, format!("no exported memory {name:?}"))
+    Error::new(Class::Memory, Kind::UnknownExport, format!("no exported memory {}", Quoted(name)))
 }
 
 fn in_bounds(offset: u64, len: usize, size: usize) -> Result<usize> {

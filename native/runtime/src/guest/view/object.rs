@@ -5,7 +5,7 @@ use wasmtime::{
 };
 
 use super::View;
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, Kind, Quoted, Result};
 use crate::guest::refs::{Ref, enter, enter_all, leave, wrong_instance};
 use crate::guest::store::Data;
 use crate::value::{Type, Value, element_type, field_types};
@@ -118,7 +118,7 @@ impl View<'_> {
     pub fn function(&mut self, name: &str) -> Result<Ref> {
         let func = self.instance().and_then(|instance| instance.get_func(&mut self.store, name));
         let func = func.ok_or_else(|| {
-            let message = format!("no exported function {name:?}");
+            let message = format!("no exported function {}", Quoted(name));
             Error::new(Class::Call, Kind::UnknownExport, message)
         })?;
         self.keep(func.into())

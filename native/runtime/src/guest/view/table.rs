@@ -3,7 +3,7 @@
 use wasmtime::{Ref as Element, Table, Val};
 
 use super::View;
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, Kind, Quoted, Result};
 use crate::guest::refs::{enter, leave};
 use crate::value::{Type, Value};
 
@@ -92,7 +92,7 @@ impl View<'_> {
 
 /// No table is exported under this name.
 pub(crate) fn unknown_table(name: &str) -> Error {
-    Error::new(Class::Table, Kind::UnknownExport, format!("no exported table {name:?}"))
+    Error::new(Class::Table, Kind::UnknownExport, format!("no exported table {}", Quoted(name)))
 }
 
 fn beyond(index: u64, size: u64) -> Error {
