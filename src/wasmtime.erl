@@ -419,7 +419,8 @@ call_async(Inst, Name, Args) -> call_async(Inst, Name, Args, #{}).
 %% message for each (see {@link handle_host_call/2}) and serves them while it awaits. The death of
 %% this process ends the call.
 %%
-%% Errors that are known at once: class `call' (`unknown_export', `badarity', `badarg', `destroyed').
+%% Errors that are known at once: class `call' (`unknown_export', `badarity', `badarg', `destroyed'), `limit'
+%% (with `runner => scheduler' `process_limit': the node has no room for another process).
 -spec call_async(instance(), iodata(), [value()], call_options()) ->
           {ok, async_call()} | {error, error()}.
 call_async(#wasmtime_instance{} = Inst, Name, Args, Opts) ->

@@ -15,13 +15,24 @@
           {ok, pos_integer()} | {error, wasmtime_error:t()}.
 start(#wasmtime_instance{ref = Inst0, id = Id} = Inst, Name, Args, Opts) ->
     Started = case wasmtime_nif:call_async(Inst0, Name, Args, Opts, Id) of
-        {drive, Job, Call} ->
-            ok = wasmtime_nif:call_guard(Call, spawn(?MODULE, drive, [Call])),
-            {ok, Job};
-        Other ->
-            Other
+        {drive, Job, Call} -> driven(Job, Call, Id);
+        Other -> Other
     end,
     wasmtime_initialized:started(Name, Inst, Started).
+
+%% A node may have no room for the process: then the call is taken back before anybody hears of it.
+driven(Job, Call, Id) ->
+    try spawn(?MODULE, drive, [Call]) of
+        Driver ->
+            ok = wasmtime_nif:call_guard(Call, Driver),
+            {ok, Job}
+    catch
+        error:system_limit ->
+            ok = wasmtime_nif:call_abandon(Call),
+            receive {wasmtime_result, Id, Job, _} -> ok end,
+            Text = <<"the node has no room for the process that would poll the call">>,
+            {error, wasmtime_error:new(limit, process_limit, Text)}
+    end.
 
 %% @doc A process that does nothing but poll one call. Native code watches it, and who asked.
 -spec drive(reference()) -> ok.

@@ -48,10 +48,10 @@ t_provoked(_) ->
          ?assert(is_binary(Message) andalso Message =/= <<>>)
      end || {{Class, Kind}, Provoke} <- provocations()].
 
-%% The rows that need a machine without memory or threads, a build without a compiler, a bug, or a
+%% The rows that need a machine without memory or threads, a node without processes, a build without a compiler, a bug, or a
 %% feature of another release (components, stack switching).
 beyond_a_test() ->
-    Machine = [{compile, out_of_memory}, {limit, thread_limit}],
+    Machine = [{compile, out_of_memory}, {limit, thread_limit}, {limit, process_limit}],
     Build = [{compile, unavailable}, {preinit, unavailable}, {compile, unsupported}],
     Bugs = [{internal, internal}, {internal, panic}],
     Traps = [{trap, Kind} || Kind <- [unhandled_tag, continuation_already_consumed, disabled_opcode]],

@@ -177,6 +177,39 @@ compiler_alone(Wat, Group) ->
     [?assertMatch(?WASMTIME_ERROR(limit, thread_limit), wasmtime:compile(Wat)) || _ <- [1, 2]],
     allow(Group, ?THREADS).
 
+%% ---- processes ------------------------------------------------------------------------------
+
+%% Where the node has no room for another process: an asynchronous call that needs one is refused, and
+%% nothing of it is in the way of calls that come then.
+t_processes(_) ->
+    ?assertEqual([ok, ok], in_node(processes, [], "ERL_FLAGS='+P 2000'; export ERL_FLAGS; ")).
+
+processes() ->
+    Mod = mod(loop),
+    undisturbed(fun() ->
+        {ok, Inst} = loop(Mod),
+        Others = until_no_room([]),
+        Async = wasmtime:call_async(Inst, <<"ok">>, []),
+        Called = wasmtime:call(Inst, <<"ok">>, []),
+        Interrupted = wasmtime:interrupt(Inst),
+        [begin exit(Pid, kill), receive {'DOWN', Monitor, _, _, killed} -> ok end end
+         || {Pid, Monitor} <- Others],
+        case {maps:get(runner, wasmtime:info(Inst)), Async} of
+            {thread, {ok, Call}} -> ?assertEqual({ok, [1]}, wasmtime:await(Inst, Call));
+            {scheduler, _} -> ?assertMatch(?WASMTIME_ERROR(limit, process_limit), Async)
+        end,
+        ?assertEqual({{ok, [1]}, not_running, []}, {Called, Interrupted, wasmtime_test:mailbox()}),
+        ?assertEqual({ok, [1]}, wasmtime_test:in_process(fun() -> wasmtime:call(Inst, <<"ok">>, []) end)),
+        ok = wasmtime:destroy(Inst)
+    end, Mod).
+
+until_no_room(Others) ->
+    try spawn_monitor(fun() -> receive never -> ok end end) of
+        Other -> until_no_room([Other | Others])
+    catch
+        error:system_limit -> Others
+    end.
+
 %% ---- open files -----------------------------------------------------------------------------
 
 %% Where no file can be opened: what needs one is told, guests that need none go on. The clock that

@@ -83,6 +83,8 @@ names! {
         HostTimeout => "host_timeout",
         HostDown => "host_down",
         ThreadLimit => "thread_limit",
+        // Of the Erlang node.
+        ProcessLimit => "process_limit",
         Init => "init",
         TableChanged => "table_changed",
         Internal => "internal",

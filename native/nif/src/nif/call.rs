@@ -102,6 +102,15 @@ fn call_guard<'a>(env: Env<'a>, call: ResourceArc<Call>, driver: LocalPid) -> Te
     })
 }
 
+/// No process polls the call: it ends, and its message comes.
+#[rustler::nif]
+fn call_abandon<'a>(env: Env<'a>, call: ResourceArc<Call>) -> Term<'a> {
+    guarded(env, || {
+        call.0.abandon();
+        atoms::ok().encode(env)
+    })
+}
+
 /// The calling process is about to wait for a job of its own, for `limit` ms at most: `wait` when a
 /// message comes, `{drive, Call}` when it must poll meanwhile, `other` when the job is another
 /// process's, `itself` when the job waits for this process, `none` when no such job is under way, `told`

@@ -160,6 +160,11 @@ impl Turn {
         }
     }
 
+    /// Nobody can be found to poll the call.
+    pub fn abandon(&self) {
+        background::expire_now(self.instance.guest(), self.job);
+    }
+
     /// Polls until the guest wants something of the process, the budget is used up, or the call
     /// ended.
     pub fn poll<'a>(&self, env: Env<'a>) -> Term<'a> {
