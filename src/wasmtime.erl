@@ -475,7 +475,8 @@ run(#wasmtime_instance{} = Inst, Opts) ->
 run(_, _) ->
     error(badarg).
 
-%% @doc Ends the running call with the trap `interrupt', wherever it is.
+%% @doc Ends the running call with the trap `interrupt', wherever it is; where none runs yet, the one that
+%% was asked for first and is about to. Calls behind it go on. `not_running' when there is none at all.
 -spec interrupt(instance()) -> ok | not_running.
 interrupt(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:instance_interrupt(Ref);
 interrupt(_) -> error(badarg).

@@ -24,8 +24,7 @@ async(Inst, Name, Args, Opts) ->
     {ok, Call} = wasmtime:call_async(Inst, Name, Args, Opts),
     Call.
 
-%% A call that was just started may not run yet.
-interrupt(Inst) -> wasmtime_test:wait_until(fun() -> wasmtime:interrupt(Inst) =:= ok end).
+interrupt(Inst) -> ?assertEqual(ok, wasmtime:interrupt(Inst)).
 
 %% What the library left in the mailbox.
 mailbox() -> [M || M <- wasmtime_test:mailbox(), element(1, M) =/= 'DOWN'].
@@ -208,6 +207,23 @@ t_ended(_) ->
     ok = wasmtime:destroy(Inst),
     [?assertMatch(?WASMTIME_ERROR(call, destroyed), wasmtime:await(Inst, Call)) || Call <- Calls],
     ?assertEqual([], mailbox()).
+
+%% An interrupt ends the call that was started just before, whether it began or not; the one behind it goes
+%% on, and is the next to be interrupted.
+t_interrupted_at_once(_) ->
+    Inst = inst(spin),
+    [begin
+         [Spin, Ok, Last] = [async(Inst, Name, []) || Name <- [<<"spin">>, <<"ok">>, <<"spin">>]],
+         interrupt(Inst),
+         ?assertMatch(?WASMTIME_TRAP(interrupt), wasmtime:await(Inst, Spin)),
+         ?assertEqual({ok, [1]}, wasmtime:await(Inst, Ok)),
+         interrupt(Inst),
+         ?assertMatch(?WASMTIME_TRAP(interrupt), wasmtime:await(Inst, Last)),
+         ?assertEqual(not_running, wasmtime:interrupt(Inst))
+     end || _ <- lists:seq(1, wasmtime_test:rounds(100, 1000, 10_000))],
+    ?assertEqual([], mailbox()),
+    wasmtime_test:wait_until(fun() -> drivers() =:= [] end),
+    ok = wasmtime:destroy(Inst).
 
 %% A call of a process that died is over, in wasm, in a host call, and in the queue.
 t_dead_asker(_) ->

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wasmtime_beam::guest::{Guest, Job, Reason, Request, Submitted};
+use wasmtime_beam::guest::{Activity, Guest, Job, Reason, Request, Submitted};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::value::Value;
 
@@ -51,7 +51,7 @@ impl World {
             3 => self.ask("one", 1, 1, false),
             4 => self.poll(&mut Choices::new(&[])),
             5 => control.reply(call, Ok(vec![Value::I32(1)])),
-            6 => drop(control.interrupt()),
+            6 => self.interrupt(),
             7 => drop(control.cancel(last, Reason::Interrupt)),
             8 => drop(control.wait_for(last, 1)),
             9 => drop(control.claim(call, 2)),
@@ -61,6 +61,17 @@ impl World {
                 Runner::Thread => drop(self.guest.destroy()),
             },
         }
+    }
+
+    /// Ends what runs, or what begins next, and says whether there was any.
+    fn interrupt(&mut self) {
+        let control = self.guest.control();
+        let (activity, queued) = control.activity();
+        let there = activity != Activity::Idle || queued > 0;
+        let interrupted = control.interrupt();
+        assert!(activity == Activity::Destroyed || interrupted == there);
+        let left = control.activity().1;
+        assert_eq!(queued - left, usize::from(interrupted && activity == Activity::Idle));
     }
 
     fn ask(&mut self, export: &str, asker: u64, host: u64, waits: bool) {

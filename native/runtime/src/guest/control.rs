@@ -115,7 +115,15 @@ impl Control {
 
     /// Ends a job, running or queued, with `reason`. False when it is neither.
     pub fn cancel(self: &Arc<Self>, job: JobId, reason: Reason) -> bool {
-        let mut state = self.state.lock();
+        self.cancel_in(self.state.lock(), job, reason)
+    }
+
+    fn cancel_in(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        job: JobId,
+        reason: Reason,
+    ) -> bool {
         if let Some(running) = state.running.iter_mut().find(|running| running.id == job) {
             running.cancelled.get_or_insert(reason);
             // A nested job is polled by whoever polls the one around it, which goes on.
@@ -180,10 +188,11 @@ impl Control {
         self.state.lock().turn == Some(job)
     }
 
-    /// Interrupts whatever runs. False when nothing does.
+    /// Interrupts what runs, or where nothing does yet the job that is about to begin. False when there
+    /// is neither. What queues behind that stays.
     pub fn interrupt(self: &Arc<Self>) -> bool {
-        let running = self.state.lock().running.first().map(|running| running.id);
-        running.is_some_and(|job| self.cancel(job, Reason::Interrupt))
+        let state = self.state.lock();
+        state.current().is_some_and(|job| self.cancel_in(state, job, Reason::Interrupt))
     }
 
     /// Makes a running guest look at its flags: in wasm code by the epoch, in an await by its waker.

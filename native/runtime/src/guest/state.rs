@@ -95,6 +95,12 @@ impl State {
         self.running.push(Running::new(job));
     }
 
+    /// The outermost job that runs, else the one that begins next.
+    pub(super) fn current(&self) -> Option<JobId> {
+        let begins = || self.queue.front().filter(|_| !self.doomed).map(|job| job.id);
+        self.running.first().map(|running| running.id).or_else(begins)
+    }
+
     /// The turn of `job` is over: whose it is now, to be told. Without anybody the guest has no
     /// runner; a doomed one keeps it for its last poll.
     pub(super) fn pass_turn(&mut self, job: JobId) -> Option<Arc<dyn Client>> {

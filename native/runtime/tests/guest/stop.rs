@@ -1,14 +1,16 @@
 //! What ends a run: timeouts, interrupts, in wasm code and in awaits.
 
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use wasmtime_beam::guest::{Guest, Reason};
-use wasmtime_beam::options::{Clocks, InstanceOptions, Output, Stdin, WasiOptions};
+use wasmtime_beam::guest::{Guest, Reason, Step};
+use wasmtime_beam::options::{Clocks, InstanceOptions, Output, Runner, Stdin, WasiOptions};
 use wasmtime_beam::value::Value;
 use wasmtime_beam::{Class, Kind};
 
 use crate::support::{
-    Recorder, call, done, guest, host_call, module, start, start_within, submit, submit_within,
+    Recorder, call, done, guest, host_call, module, poll, start, start_within, submit,
+    submit_within,
 };
 
 const WAT: &str = r#"(module
@@ -99,6 +101,51 @@ fn an_interrupt_ends_what_runs() {
     client.call();
     assert!(guest.control().interrupt());
     assert_eq!(client.outcome().unwrap_err().kind, Kind::Interrupt);
+}
+
+/// What was asked for before the interrupt ends by it, also when nobody polled it yet: that one job, and
+/// not what queues behind it, with either runner.
+#[test]
+fn an_interrupt_ends_what_is_about_to_begin() {
+    let module = module(WAT);
+    for runner in [Runner::Thread, Runner::Scheduler] {
+        let options = InstanceOptions { runner, ..crate::support::options(&module) };
+        let (guest, client) = (Guest::new(&module, &options).unwrap(), Recorder::new());
+        guest.instantiate().unwrap();
+        let first = submit(&guest, &client, call("loop", &[]));
+        let second = submit(&guest, &client, call("one", &[]));
+        let third = submit(&guest, &client, call("loop", &[]));
+        assert!(guest.control().interrupt());
+        assert_eq!(client.outcome().unwrap_err().kind, Kind::Interrupt);
+        assert!(!guest.control().cancel(first, Reason::Interrupt));
+        // Its turn went on to the next one.
+        let scheduler = runner == Runner::Scheduler;
+        assert_eq!(guest.control().take_turn(second, Waker::noop().clone()), scheduler);
+        assert_eq!(done(&guest), Ok(vec![Value::I32(1)]));
+        guest.control().hand_on(second);
+        assert!(guest.control().interrupt());
+        assert_eq!(client.outcome().unwrap_err().kind, Kind::Interrupt);
+        assert!(!guest.control().cancel(third, Reason::Interrupt));
+        assert!(!guest.control().interrupt());
+        assert!(matches!(poll(&guest), Step::Idle));
+    }
+}
+
+/// Behind a running job nothing is touched; a guest that was destroyed has nothing to interrupt.
+#[test]
+fn an_interrupt_ends_one_job() {
+    let (guest, client, behind) = (guest(WAT), Recorder::new(), Recorder::new());
+    submit(&guest, &client, call("ask", &[]));
+    host_call(&guest);
+    submit(&guest, &behind, call("one", &[]));
+    assert!(guest.control().interrupt());
+    assert!(guest.control().interrupt(), "it runs until it is polled");
+    assert_eq!(done(&guest).unwrap_err().kind, Kind::Interrupt);
+    assert_eq!(done(&guest), Ok(vec![Value::I32(1)]));
+    submit(&guest, &behind, call("loop", &[]));
+    guest.destroy();
+    assert!(!guest.control().interrupt());
+    while !matches!(poll(&guest), Step::Gone) {}
 }
 
 /// A cancel names one job; others go on.
