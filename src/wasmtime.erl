@@ -326,9 +326,10 @@ instance_options(Mod, Opts) ->
 %% the result itself where `Results' is one type, and a list where it is a list (with `[]' whatever it
 %% gives is ignored); an exception is a host error. It returns the function itself.
 %%
-%% `import_fun(Inst, Name)' gives `{ok, Fun}' for an export of another instance: its calls run in the
-%% process that serves the host call, and an error of theirs is a host error with its message. Errors:
-%% class `call' (`unknown_export', `badarg').
+%% `import_fun(Inst, Name)' gives `{ok, Fun}' for an export of another instance, which may not be there: its
+%% calls run in the process that serves the host call, and an error of theirs is a host error with its
+%% message. They end with the host call: at the `timeout' of the call around it or its `host_timeout', by
+%% {@link interrupt/1} or {@link destroy/1}. Errors: class `call' (`unknown_export', `badarg').
 -spec import_fun(host_fun_type(), fun(([value()]) -> value() | [value()])) ->
           host_fun() | {error, error()};
                 (instance(), iodata()) -> {ok, host_fun()} | {error, error()}.

@@ -5,7 +5,7 @@
 
 -include("wasmtime_instance.hrl").
 
--export([instantiate/1, instantiate/3, table/1, call/4, call_ref/4, run/2, destroy/1]).
+-export([instantiate/1, instantiate/3, table/1, call/4, inside/4, call_ref/4, run/2, destroy/1]).
 -export([sleep/1]).
 
 %% @doc A new instance; a start section runs before this returns.
@@ -76,6 +76,18 @@ call(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst, Name, Args, Opt
 call(#wasmtime_instance{ref = Inst0} = Inst, Name, Args, Opts) ->
     Ref = make_ref(),
     Result = finish(wasmtime_nif:call_start(Inst0, Name, Args, Opts, Ref), Ref, Inst),
+    wasmtime_initialized:called(Name, Inst, Result).
+
+%% @doc Calls an export, for a host call of another instance that this process serves: the call ends when
+%% that does.
+-spec inside(#wasmtime_instance{}, #wasmtime_instance{}, binary(), [term()]) ->
+          {ok, [term()]} | {error, wasmtime_error:t()}.
+inside(#wasmtime_instance{ref = Outer}, #wasmtime_instance{runner = scheduler} = Inst, Name, Args) ->
+    Start = wasmtime_nif:call_inside(Inst#wasmtime_instance.ref, Name, Args, undefined, Outer),
+    wasmtime_initialized:called(Name, Inst, drive(Start, Inst));
+inside(#wasmtime_instance{ref = Outer}, #wasmtime_instance{ref = Inst0} = Inst, Name, Args) ->
+    Ref = make_ref(),
+    Result = finish(wasmtime_nif:call_inside(Inst0, Name, Args, Ref, Outer), Ref, Inst),
     wasmtime_initialized:called(Name, Inst, Result).
 
 %% @doc Calls the function that a reference refers to.

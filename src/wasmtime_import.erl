@@ -52,8 +52,8 @@ text(Number) when Number =:= i32; Number =:= i64; Number =:= f32; Number =:= f64
 text(_) ->
     throw(no_type).
 
-%% @doc A host function that calls the export of an instance, in the process that serves it. An error
-%% of that call becomes the host function's, with its message.
+%% @doc A host function that calls the export of an instance, in the process that serves it, for as long as
+%% its own call lasts. An error of that call becomes the host function's, with its message.
 %% @private
 -spec export(#wasmtime_instance{}, binary()) ->
           {ok, fun((tuple(), [term()]) -> term())} | {error, wasmtime_error:t()}.
@@ -63,15 +63,19 @@ export(#wasmtime_instance{ref = Inst0} = Inst, Name) ->
             Text = wasmtime_error:text("no exported function \"~ts\"", [Name]),
             {error, wasmtime_error:new(call, unknown_export, Text)};
         Type ->
-            {ok, with_type(Type, fun(_, Args) -> forward(Inst, Name, Args) end)}
+            {ok, with_type(Type, fun(Outer, Args) -> forward(Outer, Inst, Name, Args) end)}
     end.
 
-forward(Inst, Name, Args) ->
-    case wasmtime_call:call(Inst, Name, Args, #{timeout => infinity, fuel => undefined}) of
+forward(Outer, Inst, Name, Args) ->
+    case call(Outer, Inst, Name, Args) of
         {ok, _} = Result -> Result;
         {error, #{class := Class, kind := Kind, message := Message}} ->
             {error, wasmtime_error:text("~ts/~ts: ~ts", [Class, Kind, Message])}
     end.
+
+%% Whoever calls the function without being a host has no call that could end.
+call(#wasmtime_instance{} = Outer, Inst, Name, Args) -> wasmtime_call:inside(Outer, Inst, Name, Args);
+call(_, Inst, Name, Args) -> wasmtime_call:call(Inst, Name, Args, #{timeout => infinity, fuel => undefined}).
 
 %% Nobody but `type_of' calls it with this module's name instead of arguments.
 with_type(Type, Fun) ->

@@ -11,7 +11,7 @@
          instance_from_dirty/2, instance_from_io/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2, instance_info/1, instance_function/2]).
 -export([call_start/5, call_poll/1, call_sleep/2, call_resume/3, call_async/5, call_guard/2,
-         call_abandon/1, call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1, output_read_dirty/1]).
+         call_abandon/1, call_inside/5, call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1, output_read_dirty/1]).
 -export([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4,
          memory_size/2,
          memory_size_dirty/2]).
@@ -31,7 +31,7 @@
          instance_from_dirty/2, instance_from_io/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2, instance_info/1, instance_function/2]).
 -nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, call_async/5, call_guard/2,
-         call_abandon/1, call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1, output_read_dirty/1]).
+         call_abandon/1, call_inside/5, call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1, output_read_dirty/1]).
 -nifs([memory_read/4, memory_read_dirty/4, memory_write/4, memory_write_dirty/4, memory_size/2,
        memory_size_dirty/2]).
 -nifs([global_get/2, global_set/3, table_size/2, table_get/3, table_set/4, table_grow/4]).
@@ -182,6 +182,9 @@ instance_info(_Inst) -> ?STUB.
 
 -spec call_start(instance(), binary(), [term()], map(), reference() | undefined) -> term().
 call_start(_Inst, _Name, _Args, _Opts, _Ref) -> ?STUB.
+
+-spec call_inside(instance(), binary(), [term()], reference() | undefined, instance()) -> term().
+call_inside(_Inst, _Name, _Args, _Ref, _Outer) -> ?STUB.
 
 -spec call_abandon(reference()) -> ok | error().
 call_abandon(_Call) -> ?STUB.

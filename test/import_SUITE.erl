@@ -116,6 +116,76 @@ t_export(_) ->
     ?assertMatch({_, _}, binary:match(Message, <<"call/destroyed">>)),
     ok = wasmtime:destroy(Inst).
 
+%% A guest whose import never returns ends all the same, and so does what runs for it in the other instance,
+%% which is fine: at the call's deadline and the host call's, by an interrupt, by destroy, and when the caller
+%% dies whom another process serves. Each with any mix of runners.
+t_export_ends(_) ->
+    Mod = wasmtime_test:mod({wat, "(module (import \"b\" \"spin\" (func $spin)) (func (export \"go\") (call $spin)))"}),
+    [begin
+         {ok, B} = wasmtime:instantiate(wasmtime_test:mod(spin), #{runner => Runner}),
+         {ok, Spin} = wasmtime:import_fun(B, "spin"),
+         New = fun(Opts) ->
+             {ok, A} = wasmtime_test:instantiate(Mod, Opts#{{"b", "spin"} => Spin}),
+             A
+         end,
+         ended(End, New, B),
+         ?assertEqual({End, {ok, [1]}}, {End, wasmtime:call(B, "ok", [], #{timeout => 10_000})}),
+         ok = wasmtime:destroy(B)
+     end || Runner <- [thread, scheduler],
+            End <- [timeout, host_timeout, interrupt, destroy, killed]],
+    ?assertEqual([], wasmtime_test:mailbox()).
+
+ended(timeout, New, _) ->
+    A = New(#{}),
+    ?assertMatch(?WASMTIME_TRAP(timeout), wasmtime:call(A, "go", [], #{timeout => 20})),
+    ok = wasmtime:destroy(A);
+ended(host_timeout, New, _) ->
+    A = New(#{host_timeout => 20}),
+    ?assertMatch(?WASMTIME_ERROR(host, host_timeout), wasmtime:call(A, "go", [])),
+    ok = wasmtime:destroy(A);
+ended(killed, New, B) ->
+    Host = spawn_link(fun() -> receive {serve, Inst} -> serve(Inst) end end),
+    A = New(#{host => Host}),
+    Host ! {serve, A},
+    {Pid, Monitor} = wasmtime_test:caller(fun() -> wasmtime:call(A, "go", []) end),
+    spins(B),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, _, _, killed} -> ok end,
+    ok = wasmtime:destroy(A),
+    wasmtime_test:wait_until(fun() -> maps:get(state, wasmtime:info(B)) =:= idle end),
+    unlink(Host),
+    exit(Host, kill);
+ended(End, New, B) ->
+    A = New(#{}),
+    {Pid, Monitor} = wasmtime_test:caller(fun() -> wasmtime:call(A, "go", []) end),
+    spins(B),
+    ok = wasmtime:End(A),
+    receive {Pid, {error, #{kind := Kind}}} ->
+        ?assertEqual(case End of destroy -> destroyed; interrupt -> interrupt end, Kind)
+    end,
+    receive {'DOWN', Monitor, _, _, normal} -> ok end,
+    ok = wasmtime:destroy(A).
+
+spins(Inst) -> wasmtime_test:wait_until(fun() -> maps:get(state, wasmtime:info(Inst)) =:= running end).
+
+serve(Inst) ->
+    receive {wasmtime_host_call, _, _, _, _} = Message -> ok = wasmtime:handle_host_call(Inst, Message) end,
+    serve(Inst).
+
+%% A host function may have such a function called as often as it likes, and is not ended by the ones before.
+t_export_within(_) ->
+    Add = inst(add),
+    {ok, Fun} = wasmtime:import_fun(Add, "add"),
+    Sum = fun(Inst, [X]) ->
+        {ok, [Y]} = Fun(Inst, [X, 1]),
+        Fun(Inst, [Y, 1])
+    end,
+    Inst = host(#{?ONE => Sum}),
+    ?assertEqual({ok, [7]}, wasmtime:call(Inst, <<"one">>, [5])),
+    ?assertEqual({ok, [3]}, Fun(none, [1, 2])),
+    ok = wasmtime:destroy(Inst),
+    ok = wasmtime:destroy(Add).
+
 %% A trap inside comes out as a host error with the trap's kind and message.
 t_export_traps(_) ->
     Traps = inst(traps),

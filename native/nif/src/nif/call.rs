@@ -34,6 +34,23 @@ fn call_start<'a>(
     })
 }
 
+/// As `call_start` without a limit, for a host call of `outer` that the process serves: the call ends when
+/// that does.
+#[rustler::nif]
+fn call_inside<'a>(
+    env: Env<'a>,
+    instance: ResourceArc<Instance>,
+    name: &str,
+    values: ListIterator<'a>,
+    reference: Term<'a>,
+    outer: ResourceArc<Instance>,
+) -> Term<'a> {
+    guarded(env, || match request(&instance, name, values, None) {
+        Ok(call) => start_inside(env, &instance, call, None, reference, Some(&outer)),
+        Err(failure) => error::encode(env, &failure),
+    })
+}
+
 /// Asks for `request`: `ok` when messages follow, a step when the process polls itself.
 pub fn start<'a>(
     env: Env<'a>,
@@ -41,6 +58,17 @@ pub fn start<'a>(
     request: Request,
     timeout: Option<Duration>,
     reference: Term<'a>,
+) -> Term<'a> {
+    start_inside(env, instance, request, timeout, reference, None)
+}
+
+fn start_inside<'a>(
+    env: Env<'a>,
+    instance: &ResourceArc<Instance>,
+    request: Request,
+    timeout: Option<Duration>,
+    reference: Term<'a>,
+    outer: Option<&Instance>,
 ) -> Term<'a> {
     let (pid, reply) = (env.pid(), Reply::Values);
     let host = match request {
@@ -51,9 +79,10 @@ pub fn start<'a>(
     match instance.guest().runner() {
         Runner::Thread => {
             let requester = Requester::new(reference, pid, host, instance.clone(), reply);
-            done(env, enqueue(env, instance, request, timeout, requester).map(drop))
+            let job = enqueue(env, instance, request, timeout, requester);
+            done(env, job.map(|job| instance.bind(job, pid, outer)))
         }
-        Runner::Scheduler => scheduler::start(env, instance, request, timeout, host),
+        Runner::Scheduler => scheduler::start(env, instance, request, timeout, host, outer),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc, Term};
 use wasmtime_beam::Error;
-use wasmtime_beam::guest::{Guest, Reason};
+use wasmtime_beam::guest::{Guest, JobId, Reason};
 use wasmtime_beam::inject::point;
 use wasmtime_beam::options::Runner;
 
@@ -68,6 +68,12 @@ impl Instance {
     /// What is asked of it, and by whom.
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
+    }
+
+    /// A job of this instance that `asker` waits for is there for a host call of `outer`.
+    pub fn bind(&self, job: JobId, asker: LocalPid, outer: Option<&Instance>) {
+        let outer = outer.map(|outer| outer.guest().control());
+        outer.into_iter().for_each(|outer| outer.bind(number(asker), self.guest().control(), job));
     }
 
     /// Takes a host call over for the calling process. False when it was taken, answered or ended

@@ -54,18 +54,24 @@ enum Polled<'a> {
 }
 
 /// Starts a request of the calling process and polls it for the first time; `host` serves its host
-/// calls. Answers `{result, Result}`, or `{Call, Step}` when it goes on.
+/// calls, and it ends with the host call of `outer` that the process serves. Answers
+/// `{result, Result}`, or `{Call, Step}` when it goes on.
 pub fn start<'a>(
     env: Env<'a>,
     instance: &ResourceArc<Instance>,
     request: Request,
     timeout: Option<Duration>,
     host: LocalPid,
+    outer: Option<&Instance>,
 ) -> Term<'a> {
     let id = next_id();
     let caller = Caller::new(id, env.pid(), host, instance);
     let (turn, job) = Turn::new(instance, id, request, caller);
-    match instance.guest().submit(job, timeout) {
+    let submitted = instance.guest().submit(job, timeout);
+    if submitted.is_ok() {
+        instance.bind(id, env.pid(), outer);
+    }
+    match submitted {
         Ok(Submitted::NeedsRunner) => turn.begin(env, true),
         Ok(Submitted::Nested) if instance.guest().control().is_polled_by(number(env.pid())) => {
             // This process polls the call around this one, and so this one.

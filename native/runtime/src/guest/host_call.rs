@@ -13,6 +13,7 @@ use std::time::Instant;
 use wasmtime::{AsContextMut, Caller, StoreContextMut, Val};
 
 use super::control::Control;
+use super::dependent::Dependent;
 use super::execute;
 use super::job::{Job, JobId, Request};
 use super::number::next_id;
@@ -52,6 +53,8 @@ pub(super) struct Parked {
     pub(super) server: Option<u64>,
     /// Jobs that the host asks for meanwhile; they run inside this call.
     pub(super) nested: VecDeque<Job>,
+    /// Jobs of other guests that are there for this call only.
+    pub(super) dependents: Vec<Dependent>,
 }
 
 /// What another thread does with the store of a parked guest.
@@ -117,7 +120,8 @@ impl<'a> Waiting<'a> {
         let mut state = control.state();
         let nested = state.adopt();
         let adopted = !nested.is_empty();
-        state.parked.push(Parked { id, args, answer: None, import, since, server: None, nested });
+        let (answer, server, dependents) = (None, None, Vec::new());
+        state.parked.push(Parked { id, args, answer, import, since, server, nested, dependents });
         control.watch_host(&mut state);
         if adopted {
             wake(state);
@@ -146,7 +150,10 @@ impl<'a> Waiting<'a> {
         if state.parked[at].answer.is_some() && state.parked[at].nested.is_empty() {
             // From here on the guest runs: nobody may take it for a parked one.
             self.over.store(true, Relaxed);
-            return state.parked.remove(at).answer.map(Event::Answer);
+            let over = state.parked.remove(at);
+            // Other guests hear of the end of the call.
+            drop(state);
+            return over.answer.map(Event::Answer);
         }
         let nested = state.parked[at].nested.pop_front()?;
         state.begin(&nested);

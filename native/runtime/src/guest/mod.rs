@@ -10,6 +10,7 @@
 
 mod chain;
 mod control;
+mod dependent;
 mod end;
 mod execute;
 mod fit;

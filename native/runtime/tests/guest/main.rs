@@ -1,5 +1,6 @@
 //! The guest core without a VM: polled by hand, and by the thread runner.
 
+mod dependent;
 mod destroy;
 mod host;
 mod limits;
