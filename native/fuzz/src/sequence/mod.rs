@@ -145,6 +145,7 @@ impl World {
             0..=5 => self.submit(choices),
             6..=11 => self.poll(choices),
             12..=14 => self.reply(choices),
+            15 if choices.chance(2) => self.bind(choices),
             15 => control.reply(choices.bits(), Ok(vec![])),
             16 => drop(control.claim(self.call(choices), 1 + choices.below(ASKERS + 1) as u64)),
             17 => control.host_gone(1 + choices.below(ASKERS + 1) as u64),
@@ -256,6 +257,12 @@ impl World {
             _ => Ok(vec![Value::I32(5)]),
         };
         self.guest.control().reply(call, answer);
+    }
+
+    /// Lets a job last as long as a host call: here of the same guest, as in a ring of instances.
+    fn bind(&self, choices: &mut Choices<'_>) {
+        let (asker, job) = (1 + choices.below(ASKERS) as u64, self.job(choices));
+        self.guest.control().bind(asker, self.guest.control(), job);
     }
 
     /// Reads and writes the store, where that may be.
