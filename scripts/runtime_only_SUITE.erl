@@ -54,14 +54,17 @@ t_cached(Config) ->
     ok = file:change_mode(Dir, 8#700),
     Unavailable = fun(From, Reason) ->
         {error, #{class := compile, kind := unavailable, message := Message}} = wasmtime:cached(From, Dir, Opts),
-        ?assertMatch({Reason, {_, _}}, {Reason, binary:match(Message, Reason)}),
-        ?assertMatch({_, _}, binary:match(Message, list_to_binary(Dir)))
+        [?assertMatch({Part, Message, 1}, {Part, Message, length(binary:matches(Message, Part))})
+         || Part <- [Reason, list_to_binary(Dir)]]
     end,
     Unavailable(Source, <<".cwasm">>),
     Unavailable(fun() -> error(called) end, <<"No such file">>),
     [Entry] = filelib:wildcard("*.cwasm", Filled),
     ok = file:write_file(filename:join(Dir, Entry), <<"damaged">>),
-    Unavailable(Source, <<"artifact">>).
+    Unavailable(Source, <<"artifact">>),
+    {error, #{message := NoDir}} = wasmtime:cached(Source, filename:join(Dir, Entry), Opts),
+    [?assertMatch({Part, NoDir, 1}, {Part, NoDir, length(binary:matches(NoDir, list_to_binary(Part)))})
+     || Part <- [Dir, "not a directory"]].
 
 cache() ->
     {wasmtime_test:source(memory), #{version => 1}, filename:join(os:getenv("WASMTIME_ARTIFACTS"), "cache")}.

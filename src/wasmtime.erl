@@ -5,9 +5,10 @@
 %%
 %% Failures are `{error, Error}' with an {@type error()} map: match on its `class' and `kind'. A wrong
 %% option is `kind => badarg' and `key' names it. A first argument that is not a module, an instance
-%% or WebAssembly at all is a `badarg' exception.
+%% or WebAssembly at all is a `badarg' exception, which the shell explains.
 -module(wasmtime).
 
+-include("wasmtime_badarg.hrl").
 -include("wasmtime_instance.hrl").
 -include("wasmtime_text.hrl").
 
@@ -155,7 +156,7 @@ deserialize(Bin) ->
 -spec deserialize(binary(), load_options()) -> {ok, wasm_module()} | {error, error()}.
 deserialize(Bin, Opts) when is_binary(Bin) -> wasmtime_artifact:deserialize(Bin, Opts);
 deserialize(_, _) ->
-    error(badarg).
+    ?BADARG(artifact).
 
 %% @doc As {@link deserialize_file/2} with the default options, and if the artifact counts fuel, with
 %% `#{fuel => true}'.
@@ -177,7 +178,7 @@ deserialize_file(Path, Opts) when is_binary(Path); is_list(Path) ->
         error -> badarg(compile, "the path must be " ?TEXT ", and not empty")
     end;
 deserialize_file(_, _) ->
-    error(badarg).
+    ?BADARG(path).
 
 %% @doc A module that is made once and kept in a directory, as an artifact named by everything that
 %% went into it. `Source' is what {@link compile/2} takes, or a function that makes it and is called
@@ -188,14 +189,15 @@ deserialize_file(_, _) ->
 %% making the same) and `report' (a function that is told `hit', `made', `{replaced, Error}' or
 %% `{not_stored, Error}'; by default the last two are logged).
 %%
-%% What is found and cannot be used is made again. A directory that cannot be used or is full costs
+%% What was kept with `key' is loaded by this function only: its seal is made with a key of its own for
+%% each entry. What is found and cannot be used is made again. A directory that cannot be used or is full costs
 %% the entry, not the module; without a key, one that others can write to is refused. Errors: those of
 %% {@link compile/2} and {@link preinit/3}; class `compile', `untrusted' (the directory), `badarg'
 %% (`key' may also be `directory', and `source' for a function that does not answer a module).
 -spec cached(wasmtime_cached_options:source(), file:name_all(), cached_options()) ->
           {ok, wasm_module()} | {error, error()}.
 cached(Source, Dir, Opts) ->
-    is_source(Source) orelse error(badarg),
+    is_source(Source) orelse ?BADARG(cache_source),
     case wasmtime_text:path(Dir) of
         {ok, Bin} ->
             wasmtime_cached:run(Source, Bin, Opts);
@@ -209,25 +211,42 @@ is_source(Source) -> is_binary(Source) orelse is_function(Source, 0).
 
 %% @doc What a module needs: `{Module, Name, Kind}' in its own order.
 -spec imports(wasm_module()) -> [{binary(), binary(), external_kind()}].
-imports(Mod) -> wasmtime_nif:module_imports(Mod).
+imports(Mod) ->
+    try wasmtime_nif:module_imports(Mod)
+    catch error:badarg -> ?BADARG(module)
+    end.
 
 %% @doc What a module offers: `{Name, Kind}' in its own order.
 -spec exports(wasm_module()) -> [{binary(), external_kind()}].
-exports(Mod) -> wasmtime_nif:module_exports(Mod).
+exports(Mod) ->
+    try wasmtime_nif:module_exports(Mod)
+    catch error:badarg -> ?BADARG(module)
+    end.
 
-%% @doc The complete compile options that a module lives under.
+%% @doc The compile options that a module lives under, with the defaults of those that were not given;
+%% `proposals' holds the ones that were given, and `relaxed_simd' where `simd => false' turned it off.
+%% All others are on or off as Wasmtime has them.
 -spec module_options(wasm_module()) -> compile_options().
-module_options(Mod) -> wasmtime_nif:module_options(Mod).
+module_options(Mod) ->
+    try wasmtime_nif:module_options(Mod)
+    catch error:badarg -> ?BADARG(module)
+    end.
 
 %% @doc Whether it is a module or a component.
 -spec module_kind(wasm_module()) -> module | component.
-module_kind(Mod) -> wasmtime_nif:module_kind(Mod).
+module_kind(Mod) ->
+    try wasmtime_nif:module_kind(Mod)
+    catch error:badarg -> ?BADARG(module)
+    end.
 
 %% @doc The pool that the module's instances live in: slots in `total', `used' and `warm' (kept for
 %% an image), `resets', `bytes_restored' by them, and `verify_failures'. Without a pool `total' is
 %% what the engine holds just then.
 -spec pool_info(wasm_module()) -> pool_info().
-pool_info(Mod) -> wasmtime_nif:pool_info(Mod).
+pool_info(Mod) ->
+    try wasmtime_nif:pool_info(Mod)
+    catch error:badarg -> ?BADARG(module)
+    end.
 
 %% @doc What this build and host can do: `compiler', `wat', `wasi', `components', `pagemap_scan'.
 -spec features() -> #{atom() => boolean()}.
@@ -292,14 +311,15 @@ instantiate(Mod) -> instantiate(Mod, #{}).
 %% from `Name', before `imports' does; see docs/links.md), `wasi' (a map, see docs/wasi.md; without it WASI is not
 %% linked), `memory_limit' (bytes of each memory, default 256 MiB), `total_memory_limit' (of all
 %% together, default `unlimited'), `max_tables' (100), `max_table_elements' (10,000,000),
-%% `max_instances' (10; 100 for a component), each also `unlimited', `host_timeout' (ms of one
+%% `max_instances' (10), each also `unlimited', `host_timeout' (ms of one
 %% host call or `infinity', default 30,000), `host' (the pid that serves host calls, see
 %% {@link handle_host_call/2}; default the calling process), `stream' (process that gets what the guest streams out;
 %% by default the one that instantiates), `inbox_limit' (bytes sent and not yet read, default 16
 %% MiB), and `runner' (`thread', the default: an OS thread runs
 %% the guest; `scheduler': the calling process does, in slices; see docs/throughput.md).
 %%
-%% Errors: class `link' (`unknown_import', `incompatible_import', `unsupported_import', `cycle'), `instantiate' (`badarg', also for
+%% A template has its options already: given here, it is a `badarg' exception, and {@link instantiate/1}
+%% takes it. Errors: class `link' (`unknown_import', `incompatible_import', `unsupported_import', `cycle'), `instantiate' (`badarg', also for
 %% a file or folder of `wasi' that cannot be opened), `limit', `pool' (`pool_exhausted'), `trap' (from the start section).
 -spec instantiate(wasm_module(), instance_options()) -> {ok, instance()} | {error, error()}.
 instantiate(Mod, Opts) ->
@@ -308,8 +328,11 @@ instantiate(Mod, Opts) ->
         Error -> Error
     end.
 
+%% A template has its options.
+instance_options(#wasmtime_template{}, _) ->
+    ?BADARG(template);
 instance_options(Mod, Opts) ->
-    case wasmtime_options:instance(instantiate, Opts, wasmtime_nif:module_kind(Mod)) of
+    case wasmtime_options:instance(instantiate, Opts, module_kind(Mod)) of
         {ok, Complete, Funs} ->
             case wasmtime_import:check([Mod], Complete, Funs) of
                 ok -> {ok, Complete, Funs};
@@ -338,18 +361,18 @@ import_fun(#wasmtime_instance{} = Inst, Name) ->
 import_fun(Type, Fun) when is_function(Fun, 1) ->
     case wasmtime_import:typed(Type, Fun) of
         {ok, Typed} -> Typed;
-        error -> error(badarg)
+        error -> ?BADARG(type)
     end;
 import_fun(Type, _) ->
     case wasmtime_import:typed(Type, fun(_) -> ok end) of
         {ok, _} -> badarg(instantiate, "the function must take one argument, the list of arguments");
-        error -> error(badarg)
+        error -> ?BADARG(type)
     end.
 
 %% @equiv call(Inst, Name, Args, #{})
 -spec call(instance(), iodata(), [value()]) -> {ok, [value()]} | {error, error()}.
 call(#wasmtime_instance{} = Inst, Name, Args) -> call_checked(Inst, Name, Args, ?NO_CALL_OPTIONS);
-call(_, _, _) -> error(badarg).
+call(_, _, _) -> ?BADARG(instance).
 
 %% @doc Calls an exported function. Host functions run in the calling process meanwhile. Options:
 %% `timeout' (ms of the whole call, host calls included, default `infinity'), `fuel' (of this call,
@@ -366,7 +389,7 @@ call(#wasmtime_instance{} = Inst, Name, Args, Opts) ->
         Error -> Error
     end;
 call(_, _, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 %% Without a closure: this is the way of every short call.
 call_checked(Inst, Name, Args, Opts) when length(Args) >= 0 ->
@@ -390,7 +413,7 @@ with_call(_, _, _) ->
 call_ref(#wasmtime_instance{} = Inst, Func, Args) ->
     call_ref_checked(Inst, Func, Args, ?NO_CALL_OPTIONS);
 call_ref(_, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 %% @doc Calls the function that a reference of this instance refers to. Options and errors are those
 %% of {@link call/4}, and `wrong_instance'.
@@ -402,7 +425,7 @@ call_ref(#wasmtime_instance{} = Inst, Func, Args, Opts) ->
         Error -> Error
     end;
 call_ref(_, _, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 call_ref_checked(Inst, Func, Args, Opts) when length(Args) >= 0 ->
     wasmtime_call:call_ref(Inst, Func, Args, Opts);
@@ -432,7 +455,7 @@ call_async(#wasmtime_instance{} = Inst, Name, Args, Opts) ->
             Error
     end;
 call_async(_, _, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 %% @equiv await(Inst, Call, infinity)
 -spec await(instance(), async_call()) -> {ok, [value()]} | {error, error()}.
@@ -451,7 +474,7 @@ await(#wasmtime_instance{} = Inst, Call, Timeout) ->
         Error -> Error
     end;
 await(_, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 %% @doc Serves a host call in the instance's `host', or in a process that it handed the message on
 %% to: runs the import's function and answers the guest. `ok' for every message
@@ -459,7 +482,7 @@ await(_, _, _) ->
 %% waits for any more; `ignore' for everything else.
 -spec handle_host_call(instance(), term()) -> ok | ignore.
 handle_host_call(#wasmtime_instance{} = Inst, Message) -> wasmtime_host:handle(Inst, Message);
-handle_host_call(_, _) -> error(badarg).
+handle_host_call(_, _) -> ?BADARG(instance).
 
 %% @equiv run(Inst, #{})
 -spec run(instance()) -> ok | {error, error()}.
@@ -474,25 +497,25 @@ run(#wasmtime_instance{} = Inst, Opts) ->
         Error -> Error
     end;
 run(_, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 %% @doc Ends the running call with the trap `interrupt', wherever it is; where none runs yet, the one that
 %% was asked for first and is about to. Calls behind it go on. `not_running' when there is none at all.
 -spec interrupt(instance()) -> ok | not_running.
 interrupt(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:instance_interrupt(Ref);
-interrupt(_) -> error(badarg).
+interrupt(_) -> ?BADARG(instance).
 
 %% @doc Ends an instance: idle, running, in a host call, or ended already. Its memory is freed and
 %% its slot in the pool is free when this returns.
 -spec destroy(instance()) -> ok.
 destroy(#wasmtime_instance{} = Inst) -> wasmtime_call:destroy(Inst);
-destroy(_) -> error(badarg).
+destroy(_) -> ?BADARG(instance).
 
 %% @doc The name of an instance in messages: `{wasmtime_host_call, Ref, ...}' to its `host' and
 %% `{wasmtime_stream, Ref, ...}' carry it, so that one process can serve several instances.
 -spec ref(instance()) -> reference().
 ref(#wasmtime_instance{id = Id}) -> Id;
-ref(_) -> error(badarg).
+ref(_) -> ?BADARG(instance).
 
 %% @doc What an instance is doing and has used; answered at once, also while the guest runs. `state' is
 %% `idle', `running', `host_call' (it waits for the answer of a host function) or `destroyed'; `runner';
@@ -501,7 +524,7 @@ ref(_) -> error(badarg).
 %% began with, `undefined' for a module that does not count it.
 -spec info(instance()) -> info().
 info(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:instance_info(Ref);
-info(_) -> error(badarg).
+info(_) -> ?BADARG(instance).
 
 %% ---- memory and output ----------------------------------------------------------------------
 
@@ -544,7 +567,7 @@ read_output(#wasmtime_instance{ref = Ref}) ->
         dirty -> wasmtime_nif:output_read_dirty(Ref);
         Taken -> Taken
     end;
-read_output(_) -> error(badarg).
+read_output(_) -> ?BADARG(instance).
 
 %% @doc The fuel that is left, of a module that was compiled with `fuel': after a call, what that
 %% call left, also when it trapped (then what it used last may be missing: at most 100,000, since it
@@ -554,7 +577,7 @@ read_output(_) -> error(badarg).
 fuel_remaining(#wasmtime_instance{ref = Ref}) ->
     wasmtime_access:retry(Ref, fun() -> wasmtime_nif:instance_fuel(Ref) end);
 fuel_remaining(_) ->
-    error(badarg).
+    ?BADARG(instance).
 
 %% ---- globals and tables ---------------------------------------------------------------------
 
@@ -609,7 +632,7 @@ funcref(Inst, Name) -> wasmtime_ref:func(Inst, wasmtime_text:name(Name)).
 %% runs, `destroyed'), `limit' (`memory_limit', `out_of_memory': {@link gc/1} may make room).
 -spec externref(instance(), term()) -> {ok, ref()} | {error, error()}.
 externref(#wasmtime_instance{ref = Inst}, Term) -> wasmtime_nif:extern_new(Inst, Term);
-externref(_, _) -> error(badarg).
+externref(_, _) -> ?BADARG(instance).
 
 %% @doc The term behind an `externref', also one that was made an `anyref', and while its guest runs. Errors: class `ref', kind `badarg'
 %% for a reference that holds no Erlang term.
@@ -619,13 +642,13 @@ externref_data(Ref) -> wasmtime_ref:data(Ref).
 %% @doc What a reference refers to: its `kind', and as texts of WebAssembly types the `params' and
 %% `results' of a function, the `fields' of a struct, the `element' of an array.
 -spec ref_info(ref()) -> ref_info().
-ref_info(Ref) -> wasmtime_nif:ref_info(Ref).
+ref_info(Ref) -> wasmtime_ref:info(Ref).
 
 %% @doc Collects the garbage of the guest's heap now. Objects in a cycle are not found before the
 %% instance ends. Errors: class `call' (`busy' while the guest runs, `destroyed').
 -spec gc(instance()) -> ok | {error, error()}.
 gc(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:heap_collect(Ref);
-gc(_) -> error(badarg).
+gc(_) -> ?BADARG(instance).
 
 %% @doc A new struct of a type of this instance's module (see {@type object_type()}), with its fields in
 %% their order. Errors: class `ref' (`badarg' for a type that is none, or a field of the wrong type;
@@ -694,7 +717,7 @@ with_source(Source, Check, Opts, Do) when is_binary(Source); is_tuple(Source) ->
             Error
     end;
 with_source(_, _, _, _) ->
-    error(badarg).
+    ?BADARG(source).
 
 wasm(Wasm) when is_binary(Wasm) ->
     {ok, Wasm};
@@ -704,7 +727,7 @@ wasm({wat, Text}) when is_binary(Text); is_list(Text) ->
         error -> {error, wasmtime_error:new(compile, malformed, <<"the text is not UTF-8">>)}
     end;
 wasm(_) ->
-    error(badarg).
+    ?BADARG(source).
 
 default_or_fuel(Load) ->
     case Load(#{}) of

@@ -4,6 +4,8 @@
 %% an error's message nor in the arguments of a stack trace.
 -module(wasmtime_artifact).
 
+-include("wasmtime_badarg.hrl").
+
 -export([serialize/2, deserialize/2, deserialize_file/2]).
 -export([sealing/1, load/1, load_file/1, key/1]).
 -export_type([serialize/0, load/0, load_file/0]).
@@ -32,8 +34,12 @@
 -spec serialize(reference(), term()) -> {ok, binary()} | {error, wasmtime_error:t()}.
 serialize(Mod, Opts) ->
     case sealing(Opts) of
-        {ok, #{key := Key}} -> hiding(fun() -> wasmtime_nif:module_serialize(Mod, Key) end);
-        Error -> Error
+        {ok, #{key := Key}} ->
+            try wasmtime_nif:module_serialize(Mod, Key)
+            catch error:badarg -> ?BADARG(module)
+            end;
+        Error ->
+            Error
     end.
 
 %% @doc The complete options of `serialize/2'.
@@ -102,10 +108,8 @@ load_option(check, Value, Acc, Checks) -> Acc#{check := one_of(check, Value, Che
 key(Value) when is_binary(Value), Value =/= <<>> -> Value;
 key(_) -> refuse(key, "key must be a binary of at least one byte").
 
-loading(Do) -> hiding(fun() -> wasmtime_engine:with_room(Do) end).
-
 %% An exception of native code shows its arguments.
-hiding(Do) ->
-    try Do()
+loading(Do) ->
+    try wasmtime_engine:with_room(Do)
     catch error:badarg -> error(badarg)
     end.

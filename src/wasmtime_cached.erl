@@ -130,11 +130,20 @@ make(Cache) ->
     end.
 
 %% Nothing is done for a module that cannot be made, and whoever made the entries hears which one is missing.
-unavailable(#{path := Path} = Cache) ->
+unavailable(#{path := Path, dir := Dir} = Cache) ->
     #{message := Why} = maps:get(why, Cache, maps:get(unusable, Cache, #{message => <<>>})),
+    Reason = without(Dir, without(Path, Why)),
     %% Whole: a path that is long would cost the reason its place.
-    Text = <<"this build has no compiler, and ", Path/binary, " cannot be used: ", Why/binary>>,
+    Text = <<"this build has no compiler, and ", Path/binary, " cannot be used: ", Reason/binary>>,
     wasmtime_error:new(compile, unavailable, Text).
+
+%% Messages about a file begin with its path.
+without(Path, Text) ->
+    Size = byte_size(Path),
+    case Text of
+        <<Path:Size/binary, ": ", Rest/binary>> -> Rest;
+        _ -> Text
+    end.
 
 compile(#{source := Source, compile := Compile} = Cache) ->
     case set_up(source(Source), Cache) of

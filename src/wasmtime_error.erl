@@ -4,7 +4,7 @@
 %% finds by itself are made here, in the same shape.
 -module(wasmtime_error).
 
--export([new/3, badarg/2, badarg/3, within/2, text/2, start/1]).
+-export([new/3, badarg/2, badarg/3, within/2, text/2, start/1, format_error/2]).
 -export_type([class/0, kind/0, frame/0, t/0]).
 
 -type class() :: compile | link | instantiate | limit | pool | call | memory | global
@@ -116,3 +116,20 @@ start(Bits) ->
         {incomplete, Text, _} -> Text;
         _ -> Start
     end.
+
+%% @doc What a shell says of a `badarg' exception (see `erlang:error/3').
+%% @private
+-spec format_error(badarg, erlang:stacktrace()) -> #{pos_integer() => iodata()}.
+format_error(badarg, [{_, _, _, Info} | _]) ->
+    #{cause := Sort} = proplists:get_value(error_info, Info),
+    #{1 => sort(Sort)}.
+
+sort(instance) -> <<"not an instance">>;
+sort(module) -> <<"not a module">>;
+sort(template) -> <<"a template, whose options were given to prepare/2: instantiate/1 takes it">>;
+sort(source) -> <<"neither the bytes of a module nor {wat, Text}">>;
+sort(cache_source) -> <<"neither the bytes of a module, nor {wat, Text}, nor a function without arguments">>;
+sort(artifact) -> <<"not the bytes of an artifact">>;
+sort(path) -> <<"not a path">>;
+sort(ref) -> <<"not a reference into an instance">>;
+sort(type) -> <<"neither a type {Params, Results} nor an instance">>.

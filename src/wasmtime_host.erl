@@ -37,6 +37,7 @@ answer(Fun, Inst, Args) ->
     try Fun(Inst, Args) of
         {ok, Values} = Reply when length(Values) >= 0 -> Reply;
         {error, Reason} -> returned(Reason);
+        {wasmtime_import, Other} -> failed("has a type, and must return the list of its results, not ~0tp", [Other]);
         Other -> failed("returned neither {ok, Values} nor {error, Reason}: ~0tp", [Other])
     catch
         error:Reason -> failed("raised ~0tp", [Reason]);

@@ -32,7 +32,8 @@ listed(Results) when is_list(Results) -> Results;
 listed(Result) -> [Result].
 
 results([], _) -> {ok, []};
-results(Results, Values) when is_list(Results) -> {ok, Values};
+results(Results, Values) when is_list(Results), length(Values) >= 0 -> {ok, Values};
+results(Results, Value) when is_list(Results) -> {?MODULE, Value};
 results(_, Value) -> {ok, [Value]}.
 
 texts(Types) when length(Types) >= 0 -> [text(Type) || Type <- Types];

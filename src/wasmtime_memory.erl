@@ -3,6 +3,7 @@
 %% Rule: `Name' is `{ok, Binary}', `{ok, undefined}' for the default memory, or `error'.
 -module(wasmtime_memory).
 
+-include("wasmtime_badarg.hrl").
 -include("wasmtime_instance.hrl").
 -include("wasmtime_text.hrl").
 
@@ -31,7 +32,7 @@ read(#wasmtime_instance{ref = Ref}, {ok, Name}, Offset, Length)
 read(#wasmtime_instance{}, Name, _, _) ->
     bad_memory(Name, "offset and length must be integers of 0 or more");
 read(_, _, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 -spec write(tuple(), name(), term(), term()) -> ok | {error, wasmtime_error:t()}.
 write(#wasmtime_instance{ref = Ref}, {ok, Name}, Offset, Data)
@@ -54,7 +55,7 @@ write(#wasmtime_instance{} = Inst, Name, Offset, Data) when is_list(Data) ->
 write(#wasmtime_instance{}, Name, _, _) ->
     bad_memory(Name, "the offset must be an integer of 0 or more, the data iodata");
 write(_, _, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 -spec size(tuple(), name()) ->
           {ok, {non_neg_integer(), non_neg_integer()}} | {error, wasmtime_error:t()}.
@@ -64,7 +65,7 @@ size(#wasmtime_instance{ref = Ref}, {ok, Name}) ->
         Result -> Result
     end;
 size(#wasmtime_instance{}, error) -> bad_memory(error, "");
-size(_, _) -> error(badarg).
+size(_, _) -> ?BADARG(instance).
 
 bad_memory(error, _) -> badarg(memory, "the name must be " ?TEXT);
 bad_memory({ok, _}, Text) -> badarg(memory, Text).

@@ -219,8 +219,8 @@ import(At, {Module, Name} = Key, Fun, Funs) when is_function(Fun, 2) ->
         _ ->
             refuse(At, "import ~0tp: both names must be " ?TEXT, [Key])
     end;
-import(At, {_, _} = Key, _, _) ->
-    refuse(At, "import ~0tp must be a function of two arguments", [Key]);
+import(At, {_, _} = Key, Other, _) ->
+    refuse(At, "import ~0tp must be a function of two arguments, not ~0tp", [Key, Other]);
 import(At, Key, _, _) ->
     refuse(At, "import ~0tp must be named {Module, Name}", [Key]).
 

@@ -40,7 +40,7 @@
 server(Opts) ->
     Defaults = #{name => none, module => none, instance => #{}, init => [],
                  timeout => infinity, on_trap => keep},
-    required(instantiate, fold(instantiate, options(Opts), fun server_option/3, Defaults)).
+    taken(instantiate, Opts, fun server_option/3, Defaults).
 
 server_option(init, Value, Acc) ->
     Acc#{init := init(Value)};
@@ -59,7 +59,7 @@ pool(Opts) ->
     Defaults = #{name => none, module => none, instance => #{}, timeout => infinity,
                  size => erlang:system_info(schedulers_online), queue_timeout => 5_000,
                  drain_timeout => 5_000, telemetry => auto},
-    case required(pool, fold(pool, options(Opts), fun pool_option/3, Defaults)) of
+    case taken(pool, Opts, fun pool_option/3, Defaults) of
         {ok, #{size := Size} = Complete} -> {ok, maps:merge(#{max_queue => 10 * Size}, Complete)};
         Error -> Error
     end.
@@ -108,10 +108,18 @@ drain(Value) ->
 %% ---- what servers and pools share -----------------------------------------------------------
 
 %% Elixir's child lists are often written with keywords.
-options([{_, _} | _] = Pairs) ->
+options(Pairs) when length(Pairs) >= 0 ->
     try maps:from_list(Pairs) catch error:badarg -> Pairs end;
 options(Opts) ->
     Opts.
+
+taken(Class, Opts, Check, Defaults) ->
+    case options(Opts) of
+        Map when is_map(Map) ->
+            required(Class, fold(Class, Map, Check, Defaults));
+        _ ->
+            {error, wasmtime_error:badarg(Class, options, <<"options must be a map or a list of pairs">>)}
+    end.
 
 required(Class, {ok, #{module := none}}) ->
     {error, wasmtime_error:badarg(Class, module, <<"the option module is missing">>)};

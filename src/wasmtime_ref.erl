@@ -4,10 +4,11 @@
 %% Rule: what is no reference of ours, as the first argument, raises; all else is an error.
 -module(wasmtime_ref).
 
+-include("wasmtime_badarg.hrl").
 -include("wasmtime_instance.hrl").
 -include("wasmtime_text.hrl").
 
--export([data/1, struct_get/2, struct_set/3, array_len/1, array_get/2, array_set/3]).
+-export([data/1, info/1, struct_get/2, struct_set/3, array_len/1, array_get/2, array_set/3]).
 -export([func/2, struct_new/3, array_new/3]).
 -export_type([type/0]).
 
@@ -28,9 +29,18 @@
 %% @private
 -spec data(reference()) -> result(term()).
 data(Ref) ->
-    case wasmtime_nif:extern_data(Ref) of
+    try wasmtime_nif:extern_data(Ref) of
         dirty -> wasmtime_nif:extern_data_dirty(Ref);
         Result -> Result
+    catch
+        error:badarg -> ?BADARG(ref)
+    end.
+
+%% @private
+-spec info(reference()) -> map().
+info(Ref) ->
+    try wasmtime_nif:ref_info(Ref)
+    catch error:badarg -> ?BADARG(ref)
     end.
 
 %% @private
@@ -46,7 +56,7 @@ struct_set(Ref, At, Value) ->
 %% @private
 -spec array_len(reference()) -> result(non_neg_integer()).
 array_len(Ref) ->
-    wasmtime_access:retry(Ref, fun() -> wasmtime_nif:array_len(Ref) end).
+    inside(Ref, fun() -> wasmtime_nif:array_len(Ref) end).
 
 %% @private
 -spec array_get(reference(), term()) -> result(term()).
@@ -59,11 +69,16 @@ array_set(Ref, At, Value) ->
     indexed(Ref, At, fun(Far) -> wasmtime_nif:array_set(Ref, Far, Value) end).
 
 indexed(Ref, At, Do) when is_integer(At), At >= 0 ->
-    wasmtime_access:retry(Ref, fun() -> Do(min(At, ?BEYOND)) end);
+    inside(Ref, fun() -> Do(min(At, ?BEYOND)) end);
 indexed(Ref, _, _) ->
     %% Raises when it is none.
-    #{} = wasmtime_nif:ref_info(Ref),
+    #{} = info(Ref),
     badarg(<<"an index must be an integer of 0 or more">>).
+
+inside(Ref, Try) ->
+    try wasmtime_access:retry(Ref, Try)
+    catch error:badarg -> ?BADARG(ref)
+    end.
 
 %% ---- new ones -------------------------------------------------------------------------------
 
@@ -76,7 +91,7 @@ func(#wasmtime_instance{ref = Ref} = Inst, {ok, Name}) ->
 func(#wasmtime_instance{}, error) ->
     {error, wasmtime_error:badarg(call, <<"the name must be " ?TEXT>>)};
 func(_, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 %% @private
 -spec struct_new(term(), term(), term()) -> result(reference()).
@@ -85,7 +100,7 @@ struct_new(#wasmtime_instance{ref = Ref}, Type, Fields) when length(Fields) >= 0
 struct_new(#wasmtime_instance{}, _, _) ->
     badarg(<<"the fields must be a list">>);
 struct_new(_, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 %% @private
 -spec array_new(term(), term(), term()) -> result(reference()).
@@ -96,7 +111,7 @@ array_new(#wasmtime_instance{ref = Ref}, Type, Elements) ->
                           "or a binary">>)
     end;
 array_new(_, _, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 elements(Elements) when length(Elements) >= 0 -> true;
 elements({Count, _}) -> is_integer(Count) andalso Count >= 0 andalso Count =< ?MAX_U32;

@@ -3,6 +3,7 @@
 %% Rule: a message is taken whole or not at all.
 -module(wasmtime_stream).
 
+-include("wasmtime_badarg.hrl").
 -include("wasmtime_instance.hrl").
 
 -export([send/2, close/1]).
@@ -25,11 +26,11 @@ send(#wasmtime_instance{} = Inst, Data) when is_list(Data) ->
 send(#wasmtime_instance{}, _) ->
     not_iodata();
 send(_, _) ->
-    error(badarg).
+    ?BADARG(instance).
 
 -spec close(tuple()) -> ok | {error, wasmtime_error:t()}.
 close(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:stream_close(Ref);
-close(_) -> error(badarg).
+close(_) -> ?BADARG(instance).
 
 not_iodata() ->
     {error, wasmtime_error:badarg(stream, <<"the message must be iodata">>)}.

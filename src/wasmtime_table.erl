@@ -2,6 +2,7 @@
 %% Exported tables: checks of names and indices. `Name' is `{ok, Binary}' or `error'.
 -module(wasmtime_table).
 
+-include("wasmtime_badarg.hrl").
 -include("wasmtime_instance.hrl").
 -include("wasmtime_text.hrl").
 
@@ -37,7 +38,7 @@ grow(Inst, Name, _, _) -> refused(Inst, Name).
 
 refused(#wasmtime_instance{}, error) -> badarg(<<"the name must be " ?TEXT>>);
 refused(#wasmtime_instance{}, _) -> badarg(<<"an index or a count must be an integer of 0 or more">>);
-refused(_, _) -> error(badarg).
+refused(_, _) -> ?BADARG(instance).
 
 badarg(Text) ->
     {error, wasmtime_error:badarg(table, Text)}.

@@ -52,7 +52,7 @@ t_provoked(_) ->
 %% feature of another release (components, stack switching).
 beyond_a_test() ->
     Machine = [{compile, out_of_memory}, {limit, thread_limit}, {limit, process_limit}],
-    Build = [{compile, unavailable}, {preinit, unavailable}, {compile, unsupported}],
+    Build = [{compile, unavailable}, {preinit, unavailable}],
     Bugs = [{internal, internal}, {internal, panic}],
     Traps = [{trap, Kind} || Kind <- [unhandled_tag, continuation_already_consumed, disabled_opcode]],
     Machine ++ Build ++ Bugs ++ Traps ++ component_rows().
@@ -72,6 +72,7 @@ modules() ->
     [{{compile, badarg}, fun() -> wasmtime:compile(source(add), #{fuel => 1}) end},
      {{compile, malformed}, Compile("(module")},
      {{compile, invalid}, Compile("(module (func (result i32)))")},
+     {{compile, unsupported}, Compile("(component)")},
      {{compile, corrupted}, fun() -> wasmtime:deserialize(<<"no artifact">>) end},
      {{compile, untrusted}, fun() ->
          {ok, Bin} = wasmtime:serialize(mod(add)),

@@ -214,12 +214,6 @@ impl Error {
         Error::new(class, Kind::Unavailable, message)
     }
 
-    /// Nobody is there to answer a host call.
-    pub fn host_down() -> Self {
-        let message = "the process that serves host calls is gone";
-        Error::new(Class::Host, Kind::HostDown, message)
-    }
-
     /// An option that cannot be honoured, named by its key.
     pub fn option(class: Class, key: &'static str, message: impl Into<String>) -> Self {
         Error { key: Some(key), ..Error::new(class, Kind::Badarg, message) }

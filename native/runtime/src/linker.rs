@@ -3,11 +3,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use wasmtime::{Extern, ExternType, FuncType, InstancePre, Linker, Store, UnknownImportError};
+use wasmtime::{
+    Extern, ExternType, FuncType, ImportType, InstancePre, Linker, Store, UnknownImportError,
+};
 
 use crate::error::{Class, Error, Kind, Result};
 use crate::guest::{Control, Data, HostImport, host_call};
 use crate::links::Chain;
+use crate::module::ExternKind;
 use crate::options::{Clocks, InstanceOptions, Limits, Runner};
 use crate::stream::{self, Ends};
 use crate::value::Signature;
@@ -75,7 +78,7 @@ impl Linked {
     pub fn new(module: &wasmtime::Module, shape: &Shape) -> Result<Self> {
         let other = module.imports().find(|import| import.ty().func().is_none());
         if let Some(import) = other {
-            return Err(unsupported(import.module(), import.name()));
+            return Err(unsupported("the module", &import, &[]));
         }
         let pre = linker(module, shape)?.instantiate_pre(module);
         pre.map(Linked::Alone).map_err(|error| refused(&error))
@@ -98,7 +101,7 @@ impl Hosts {
         // Types are told by a store only.
         let mut store =
             Store::new(module.engine(), Data::new(control, None, NO_LIMITS, Ends::none()));
-        let mut ty = |import: wasmtime::ImportType<'_>| {
+        let mut ty = |import: ImportType<'_>| {
             let given = linker.get(&mut store, import.module(), import.name());
             given.ok().and_then(Extern::into_func).map(|func| func.ty(&store))
         };
@@ -147,8 +150,18 @@ fn wasi_of(data: &mut Data) -> &mut Wasi {
     data.wasi.as_deref_mut().expect("a guest linked with WASI has its state")
 }
 
-pub(crate) fn unsupported(module: &str, name: &str) -> Error {
-    let message = format!("the import {module}.{name} is not a function");
+/// `who` imports what only links serve, and `links` are all there are.
+pub(crate) fn unsupported(who: &str, import: &ImportType<'_>, links: &[&str]) -> Error {
+    let (what, module, name) = (ExternKind::of(&import.ty()), import.module(), import.name());
+    let what = what.as_str();
+    let others = match links {
+        [] => "there are none".to_owned(),
+        names => format!("those there are: {}", names.join(", ")),
+    };
+    let message = format!(
+        "{who} imports the {what} {module}.{name}, but no link is named {module:?} ({others}): memories, \
+         tables, globals and tags are served by links only"
+    );
     Error::new(Class::Link, Kind::UnsupportedImport, message)
 }
 

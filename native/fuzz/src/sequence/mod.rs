@@ -239,7 +239,7 @@ impl World {
                 job.finish(outcome);
             }
             Step::Host(_, call) if choices.chance(12) => {
-                self.guest.control().reply(call.id, Err(Error::host_down()));
+                self.guest.control().host_down(call.id);
             }
             Step::Host(_, call) => self.calls.push(call.id),
             Step::Wait => {}

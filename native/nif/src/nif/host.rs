@@ -58,11 +58,10 @@ pub fn read(
 
 /// The values of `{ok, Values}`, or why the host function failed.
 fn answer(import: &HostImport, tag: Atom, content: Term<'_>) -> NifResult<Result<Vec<Value>>> {
-    let name = format_args!("the host function {}.{}", import.module, import.name);
     if tag == atoms::error() {
         let text: Binary<'_> = content.decode()?;
         let text = String::from_utf8_lossy(text.as_slice());
-        return Ok(Err(host_error(format!("{name} {text}"))));
+        return Ok(Err(host_error(format!("{import} {text}"))));
     }
     let values: ListIterator<'_> = content.decode().map_err(|_| NifError::BadArg)?;
     let types = &import.signature.results;
@@ -70,9 +69,9 @@ fn answer(import: &HostImport, tag: Atom, content: Term<'_>) -> NifResult<Result
     let (got, want) = (values.len() + more, types.len());
     if got != want {
         let got = value::Count { got, want };
-        return Ok(Err(host_error(format!("{name} returned {got} results instead of {want}"))));
+        return Ok(Err(host_error(format!("{import} returned {got} results instead of {want}"))));
     }
-    let values = value::decode_terms(&values, types, &format_args!("the results of {name}"));
+    let values = value::decode_terms(&values, types, &format_args!("the results of {import}"));
     Ok(values.map_err(|error| host_error(error.message)))
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc, Term};
-use wasmtime_beam::Error;
 use wasmtime_beam::guest::{Guest, JobId, Reason};
 use wasmtime_beam::inject::point;
 use wasmtime_beam::options::Runner;
@@ -84,7 +83,7 @@ impl Instance {
         if host != number(pid) {
             match this.monitor(Some(env), &pid) {
                 Some(monitor) => this.servers.lock().push(Server { pid, call, monitor }),
-                None => control.reply(call, Err(Error::host_down())),
+                None => control.host_down(call),
             }
         }
         true
@@ -134,7 +133,7 @@ impl Instance {
             gone.into_iter().map(|server| server.call).collect()
         };
         let control = self.guest().control();
-        calls.into_iter().for_each(|call| control.reply(call, Err(Error::host_down())));
+        calls.into_iter().for_each(|call| control.host_down(call));
         if self.host == Some(pid) {
             control.host_gone(number(pid));
         }

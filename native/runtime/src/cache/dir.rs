@@ -29,7 +29,10 @@ pub fn prepare(dir: &Path, private: bool) -> Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         fs::metadata(dir)
     };
-    let metadata = make().map_err(|error| failed(dir, &error))?;
+    let metadata = make().map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => failed(dir, &io::Error::other("it is not a directory")),
+        _ => failed(dir, &error),
+    })?;
     match others(&metadata).filter(|_| private) {
         None => Ok(()),
         Some(what) => {

@@ -213,12 +213,14 @@ impl Control {
     }
 
     /// Why a running job must stop, if it must.
-    pub(super) fn cancelled(&self, job: JobId) -> Option<Reason> {
+    pub(super) fn cancelled(&self, job: JobId) -> Option<Error> {
         if !self.stop.load(SeqCst) {
             return None;
         }
         let state = self.state.lock();
-        state.running.iter().find(|running| running.id == job)?.cancelled
+        let at = state.running.iter().position(|running| running.id == job)?;
+        let reason = state.running[at].cancelled?;
+        Some(reason.error_in(state.parked.get(at).map(|parked| &*parked.import)))
     }
 
     /// Answers a parked host call and wakes the runner; a late or unknown answer is dropped.

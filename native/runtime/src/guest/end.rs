@@ -61,7 +61,7 @@ impl Guest {
         }));
         match told {
             Ok(true) => {}
-            Ok(false) => self.control.reply(id, Err(Error::host_down())),
+            Ok(false) => self.control.host_down(id),
             Err(panic) => self.control.reply(id, Err(panicked(panic.as_ref()))),
         }
     }

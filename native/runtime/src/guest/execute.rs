@@ -76,7 +76,7 @@ pub(super) async fn stoppable(
     mut work: Pin<&mut impl Future<Output = Outcome>>,
 ) -> Outcome {
     poll_fn(|cx| match control.cancelled(job).filter(|_| !visiting()) {
-        Some(reason) => Poll::Ready(Err(reason.error())),
+        Some(error) => Poll::Ready(Err(error)),
         None => work.as_mut().poll(cx),
     })
     .await

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,6 +32,21 @@ pub struct HostImport {
     pub signature: Signature,
     /// Position among the sorted names that the host serves.
     pub index: usize,
+}
+
+/// As messages name it.
+impl fmt::Display for HostImport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the host function {}.{}", self.module, self.name)
+    }
+}
+
+impl HostImport {
+    /// Nobody is there to answer.
+    pub(super) fn host_down(&self) -> Error {
+        let message = format!("the process that serves {self} is gone");
+        Error::new(Class::Host, Kind::HostDown, message)
+    }
 }
 
 /// A host call to serve.
@@ -247,7 +263,5 @@ fn misfits(import: &HostImport, at: usize, value: &Value, ty: &Type, misfit: Mis
 }
 
 fn wrong(import: &HostImport, what: String) -> Error {
-    let HostImport { module, name, .. } = import;
-    let message = format!("the host function {module}.{name} returned {what}");
-    Error::new(Class::Host, Kind::HostError, message)
+    Error::new(Class::Host, Kind::HostError, format!("{import} returned {what}"))
 }

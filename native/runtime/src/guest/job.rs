@@ -1,12 +1,13 @@
 //! What is asked of a guest, by whom, and how it ends.
 
 use std::any::Any;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::control::destroyed;
-use super::host_call::HostCall;
+use super::host_call::{HostCall, HostImport};
 use super::number::next_id;
 use super::refs::Ref;
 use crate::counts::{Live, Object};
@@ -158,13 +159,23 @@ impl Reason {
             Reason::Interrupt => {
                 Error::new(Class::Trap, Kind::Interrupt, "the call was interrupted")
             }
-            Reason::HostTimeout(after) => {
-                let message = format!("a host call got no answer within {} ms", after.as_millis());
-                Error::new(Class::Host, Kind::HostTimeout, message)
-            }
+            Reason::HostTimeout(after) => late("a host call", after),
             Reason::Destroyed => destroyed(),
         }
     }
+
+    /// As [`Reason::error`], of a job that was in this host call.
+    pub(super) fn error_in(self, import: Option<&HostImport>) -> Error {
+        match (self, import) {
+            (Reason::HostTimeout(after), Some(import)) => late(import, after),
+            _ => self.error(),
+        }
+    }
+}
+
+fn late(what: impl Display, after: Duration) -> Error {
+    let message = format!("{what} got no answer within {} ms", after.as_millis());
+    Error::new(Class::Host, Kind::HostTimeout, message)
 }
 
 /// A panic's message as an error.

@@ -34,10 +34,16 @@ impl Control {
         let State { parked, running, .. } = &mut *state;
         for (parked, running) in parked.iter_mut().zip(running) {
             if parked.server.unwrap_or_else(|| running.client.host()) == host {
-                parked.answer.get_or_insert_with(|| Err(Error::host_down()));
+                parked.answer.get_or_insert_with(|| Err(parked.import.host_down()));
             }
         }
         wake(state);
+    }
+
+    /// Nobody is there to answer a host call.
+    pub fn host_down(&self, call: u64) {
+        let import = self.parked_import(call);
+        import.into_iter().for_each(|import| self.reply(call, Err(import.host_down())));
     }
 
     /// True when that process polls the guest.

@@ -63,11 +63,13 @@ impl TypeName {
             }
             TypeName::Of(object) => Ok(object.heap_type()),
             TypeName::Param(name, at) => {
-                let ty = at.checked_sub(1).and_then(|at| name.ty(guest)?.param(at));
+                let ty = name.ty(guest)?;
+                let ty = at.checked_sub(1).and_then(|at| ty.param(at));
                 reference(ty, || format!("parameter {at} of {name}"))
             }
             TypeName::Result(name, at) => {
-                let ty = at.checked_sub(1).and_then(|at| name.ty(guest)?.result(at));
+                let ty = name.ty(guest)?;
+                let ty = at.checked_sub(1).and_then(|at| ty.result(at));
                 reference(ty, || format!("result {at} of {name}"))
             }
             TypeName::Global(name) => {
@@ -93,14 +95,14 @@ impl TypeName {
 }
 
 impl FuncName {
-    fn ty(&self, guest: &Guest) -> Option<FuncType> {
+    fn ty(&self, guest: &Guest) -> Result<FuncType> {
         let ty = match self {
             FuncName::Export(name) => guest.module().export_type(name),
             FuncName::Import(module, name) => guest.module().import_type(module, name),
         };
         match ty {
-            Some(ExternType::Func(ty)) => Some(ty),
-            _ => None,
+            Some(ExternType::Func(ty)) => Ok(ty),
+            _ => Err(missing(&self.to_string())),
         }
     }
 }
@@ -124,8 +126,12 @@ fn reference(ty: Option<ValType>, name: impl Fn() -> String) -> Result<HeapType>
     match ty {
         Some(ValType::Ref(ty)) => Ok(ty.heap_type().clone()),
         Some(other) => Err(bad(format!("{} is of type {other}, no reference", name()))),
-        None => Err(bad(format!("there is no {}", name().trim_start_matches("the ")))),
+        None => Err(missing(&name())),
     }
+}
+
+fn missing(name: &str) -> Error {
+    bad(format!("there is no {}", name.trim_start_matches("the ")))
 }
 
 fn what(ty: &HeapType) -> &'static str {

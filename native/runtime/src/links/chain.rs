@@ -162,30 +162,34 @@ impl Part {
                 false => Err(self.mistyped(import, &wanted, "the host", &given)),
             };
         }
-        Err(self.unserved(import, link, earlier.is_some()))
+        Err(self.unserved(import, links, link.map(|_| earlier.is_some())))
     }
 
-    fn unserved(&self, import: &ImportType<'_>, link: Option<usize>, is_earlier: bool) -> Error {
+    /// Nobody serves the import: no link has the name that it is from, or one that is earlier, or not.
+    fn unserved(&self, import: &ImportType<'_>, links: &[Link], is_earlier: Option<bool>) -> Error {
         let (who, what) = (self.label(), label_of(import.module(), import.name()));
         let from = import.module();
-        match link {
-            Some(_) if is_earlier => {
+        match is_earlier {
+            Some(true) => {
                 let message =
                     format!("{who} imports {what}, which the link {from:?} does not export");
                 Error::new(Class::Link, Kind::UnknownImport, message)
             }
-            Some(_) if self.name.as_deref() == Some(from) => {
+            Some(false) if self.name.as_deref() == Some(from) => {
                 let message = format!("{who} imports {what} from itself");
                 Error::new(Class::Link, Kind::Cycle, message)
             }
-            Some(_) => {
+            Some(false) => {
                 let message = format!(
                     "{who} imports {what}, but the link {from:?} comes after it: a link serves those \
                      after it only"
                 );
                 Error::new(Class::Link, Kind::Cycle, message)
             }
-            None if import.ty().func().is_none() => unsupported(from, import.name()),
+            None if import.ty().func().is_none() => {
+                let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+                unsupported(&who, import, &names)
+            }
             None => {
                 let message = format!("{who} imports {what}, which nobody gives");
                 Error::new(Class::Link, Kind::UnknownImport, message)

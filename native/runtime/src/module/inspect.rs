@@ -28,7 +28,7 @@ pub struct Export {
 }
 
 impl ExternKind {
-    fn of(ty: &ExternType) -> Self {
+    pub(crate) fn of(ty: &ExternType) -> Self {
         match ty {
             ExternType::Func(_) => ExternKind::Func,
             ExternType::Global(_) => ExternKind::Global,

@@ -2,7 +2,7 @@
 
 use wasmparser::{Encoding, Operator, Parser, Payload, TypeRef};
 use wast::Wat;
-use wast::lexer::Lexer;
+use wast::lexer::{Lexer, TokenKind};
 use wast::parser::{self, ParseBuffer};
 
 use super::{Facts, Module, bombs, crew};
@@ -52,14 +52,27 @@ fn on_big_stack<R: Send>(f: impl FnOnce() -> R + Send) -> Result<R> {
 /// Turns the text format into the binary format.
 ///
 /// # Errors
-/// Class `compile`, kind `malformed`, with the line and column.
+/// Class `compile`: `malformed`, with the line and column; `unsupported` for a component.
 pub fn parse_wat(text: &[u8]) -> Result<Vec<u8>> {
     let text = std::str::from_utf8(text)
         .map_err(|error| malformed(format!("the text is not UTF-8: {error}")))?;
     on_big_stack(|| translate(text))?.map_err(|mut error| {
+        if is_component(text) {
+            return component();
+        }
         error.set_text(text);
         malformed(error.to_string())
     })
+}
+
+/// True for text that says it is a component, which is not parsed any further.
+fn is_component(text: &str) -> bool {
+    use TokenKind::{BlockComment, LineComment, Whitespace};
+    let lexer = Lexer::new(text);
+    let tokens = lexer.iter(0).map_while(std::result::Result::ok);
+    let mut told = tokens.filter(|t| !matches!(t.kind, LineComment | BlockComment | Whitespace));
+    let begins = told.next().is_some_and(|token| token.kind == TokenKind::LParen);
+    begins && told.next().is_some_and(|token| token.src(text) == "component")
 }
 
 /// As the crate `wat` does it, which refuses characters that change how the text around them is
@@ -83,6 +96,14 @@ pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
         Some(Ok(_)) => return Err(component()),
         Some(Err(_)) if is_text(wasm) => {
             return Err(malformed("not WebAssembly but text: give it as {wat, Text}".into()));
+        }
+        Some(Err(_)) if wasm.starts_with(b"\x7fELF") => {
+            let message = "not WebAssembly but machine code: deserialize loads an artifact";
+            return Err(malformed(message.into()));
+        }
+        // The parser's message shows the bytes one a line.
+        Some(Err(_)) if !wasm.starts_with(b"\0asm") => {
+            return Err(malformed("not WebAssembly: it does not begin with \\0asm".into()));
         }
         Some(Err(error)) => return Err(malformed(format!("not WebAssembly: {error}"))),
         None => return Err(malformed("not WebAssembly: no bytes".into())),

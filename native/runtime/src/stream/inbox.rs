@@ -80,7 +80,8 @@ impl Inbox {
         let limit = self.limit;
         if weight(len) > limit {
             return Err(full(format!(
-                "a message of {len} bytes can never be taken: inbox_limit is {limit}"
+                "{} can never be taken: inbox_limit is {limit}",
+                describe(len)
             )));
         }
         if len > MAX_MESSAGE {
@@ -91,7 +92,8 @@ impl Inbox {
         let held = state.queue.weight();
         if held + weight(len) > limit {
             return Err(full(format!(
-                "the inbox holds {held} of {limit} bytes: {len} more do not fit until the guest reads"
+                "the inbox holds {held} of {limit} bytes: {} does not fit until the guest reads",
+                describe(len)
             )));
         }
         Ok(())
@@ -217,6 +219,13 @@ impl Drop for Arrival<'_> {
 
 fn closed() -> Error {
     Error::new(Class::Stream, Kind::Closed, "the inbox was closed")
+}
+
+fn describe(len: usize) -> String {
+    match len {
+        0 => "an empty message, which counts as one byte,".into(),
+        _ => format!("a message of {len} bytes"),
+    }
 }
 
 fn full(message: String) -> Error {

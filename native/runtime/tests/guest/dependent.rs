@@ -51,7 +51,7 @@ fn it_ends_with_the_host_call() {
             "interrupt" => assert!(control.interrupt()),
             "destroy" => drop(outer.destroy()),
             "answer" => control.reply(asked.call.id, Ok(vec![])),
-            "failure" => control.reply(asked.call.id, Err(Error::host_down())),
+            "failure" => control.host_down(asked.call.id),
             _ => {}
         }
         while asked.inner.outcomes() == 0 {

@@ -85,6 +85,7 @@ fn a_silent_host_times_out() {
     host_call(&guest);
     let error = done(&guest).unwrap_err();
     assert_eq!((error.class, error.kind), (Class::Host, Kind::HostTimeout));
+    assert_eq!(error.message, "the host function host.ask got no answer within 5 ms");
 }
 
 /// An interrupt ends a loop and a host call; without a run it says so.
