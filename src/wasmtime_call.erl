@@ -5,7 +5,8 @@
 
 -include("wasmtime_instance.hrl").
 
--export([instantiate/1, instantiate/3, table/1, call/4, inside/4, call_ref/4, run/2, destroy/1]).
+-export([instantiate/1, instantiate/3, make/1, start/2, table/1, call/4, inside/4, call_ref/4, run/2,
+         destroy/1]).
 -export([sleep/1]).
 
 %% @doc A new instance; a start section runs before this returns.
@@ -13,7 +14,7 @@
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
 instantiate(Mod, #{runner := Runner} = Opts, Funs) ->
     Id = make_ref(),
-    made(new(Mod, wasmtime_options:resolved(Opts), Id), Id, Runner, Funs, table(Funs)).
+    started(made(new(Mod, wasmtime_options:resolved(Opts), Id), Id, Runner, Funs, table(Funs))).
 
 %% With links there is much to look up and to make.
 new(Mod, #{links := Links} = Opts, Id) ->
@@ -38,7 +39,13 @@ table(Funs) ->
 %% @doc A new instance of a template.
 -spec instantiate(#wasmtime_template{}) ->
           {ok, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
-instantiate(#wasmtime_template{ref = Template, place = Place, runner = Runner, funs = Funs, table = Table}) ->
+instantiate(Template) -> started(make(Template)).
+
+%% @doc As {@link instantiate/1}, but a start section is left to {@link start/2}: then the answer begins
+%% with `start', and the handle is good to destroy the instance.
+-spec make(#wasmtime_template{}) ->
+          {ok | start, #wasmtime_instance{}} | {error, wasmtime_error:t()}.
+make(#wasmtime_template{ref = Template, place = Place, runner = Runner, funs = Funs, table = Table}) ->
     Id = make_ref(),
     made(from(Place, Template, Id), Id, Runner, Funs, Table).
 
@@ -50,22 +57,26 @@ from(inline, Template, Id) ->
 from(cpu, Template, Id) -> wasmtime_nif:instance_from_dirty(Template, Id);
 from(io, Template, Id) -> wasmtime_nif:instance_from_io(Template, Id).
 
-made({ok, Inst0}, Id, Runner, Funs, Table) ->
-    {ok, #wasmtime_instance{ref = Inst0, id = Id, runner = Runner, funs = Funs, table = Table}};
-made({start, Inst0}, Id, Runner, Funs, Table) ->
-    {ok, Inst} = made({ok, Inst0}, Id, Runner, Funs, Table),
-    case start(Inst) of
+made({error, _} = Error, _, _, _, _) ->
+    Error;
+made({How, Inst0}, Id, Runner, Funs, Table) ->
+    {How, #wasmtime_instance{ref = Inst0, id = Id, runner = Runner, funs = Funs, table = Table}}.
+
+started({start, Inst}) ->
+    case start(Inst, infinity) of
         {ok, _} -> {ok, Inst};
         Error -> Error
     end;
-made(Error, _, _, _, _) ->
-    Error.
+started(Made) ->
+    Made.
 
-start(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst) ->
-    drive(wasmtime_nif:instance_start(Inst0, undefined), Inst);
-start(#wasmtime_instance{ref = Inst0} = Inst) ->
+%% @doc Runs the start section, within so many ms. An instance that it fails in is gone.
+-spec start(#wasmtime_instance{}, timeout()) -> {ok, []} | {error, wasmtime_error:t()}.
+start(#wasmtime_instance{runner = scheduler, ref = Inst0} = Inst, Timeout) ->
+    drive(wasmtime_nif:instance_start(Inst0, Timeout, undefined), Inst);
+start(#wasmtime_instance{ref = Inst0} = Inst, Timeout) ->
     Ref = make_ref(),
-    finish(wasmtime_nif:instance_start(Inst0, Ref), Ref, Inst).
+    finish(wasmtime_nif:instance_start(Inst0, Timeout, Ref), Ref, Inst).
 
 %% @doc Calls an export.
 -spec call(#wasmtime_instance{}, binary(), [term()], map()) ->

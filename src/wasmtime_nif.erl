@@ -8,7 +8,7 @@
          module_deserialize/3, module_deserialize_file/4, module_imports/1, module_exports/1,
          module_options/1, module_kind/1, module_function_imports/1, pool_info/1]).
 -export([instance_new/3, instance_new_dirty/3, instance_new_io/3, instance_prepare/2, instance_from/2,
-         instance_from_dirty/2, instance_from_io/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
+         instance_from_dirty/2, instance_from_io/2, instance_start/3, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2, instance_info/1, instance_function/2]).
 -export([call_start/5, call_poll/1, call_sleep/2, call_resume/3, call_async/5, call_guard/2,
          call_abandon/1, call_inside/5, call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1, output_read_dirty/1]).
@@ -28,7 +28,7 @@
        module_deserialize/3, module_deserialize_file/4, module_imports/1, module_exports/1,
        module_options/1, module_kind/1, module_function_imports/1, pool_info/1]).
 -nifs([instance_new/3, instance_new_dirty/3, instance_new_io/3, instance_prepare/2, instance_from/2,
-         instance_from_dirty/2, instance_from_io/2, instance_start/2, instance_interrupt/1, instance_destroy/1,
+         instance_from_dirty/2, instance_from_io/2, instance_start/3, instance_interrupt/1, instance_destroy/1,
          instance_destroy_dirty/1, instance_mourn/2, instance_info/1, instance_function/2]).
 -nifs([call_start/5, call_poll/1, call_sleep/2, call_resume/3, call_async/5, call_guard/2,
          call_abandon/1, call_inside/5, call_await/3, host_reply/3, host_claim/2, host_pending/2, output_read/1, output_read_dirty/1]).
@@ -159,8 +159,8 @@ instance_from_dirty(_Template, _Id) -> ?STUB.
 -spec instance_from_io(reference(), reference()) -> term().
 instance_from_io(_Template, _Id) -> ?STUB.
 
--spec instance_start(instance(), reference() | undefined) -> term().
-instance_start(_Inst, _Ref) -> ?STUB.
+-spec instance_start(instance(), timeout(), reference() | undefined) -> term().
+instance_start(_Inst, _Timeout, _Ref) -> ?STUB.
 
 -spec instance_interrupt(instance()) -> ok | not_running.
 instance_interrupt(_Inst) -> ?STUB.

@@ -62,7 +62,7 @@ shutdown(Opts) ->
 %% (none). `size': instances at once, 1..10000 (as many as schedulers are online); a module with a
 %% pool of memories must have as many. `max_queue': how many may wait, 0..1,000,000 (10 times
 %% `size'). `queue_timeout': ms that a request waits for a place, or `infinity' (5,000). `timeout':
-%% ms of a whole `request', its wait included, or `infinity' (`infinity'). `drain_timeout': ms that
+%% ms of a whole `request', its wait and a start section included, or `infinity' (`infinity'). `drain_timeout': ms that
 %% the pool waits for what runs when it is stopped, or `infinity' (5,000). `telemetry': `auto' (the
 %% default: `telemetry:execute/3' if that is there at the start), `none', or a function of an event's
 %% name, measurements and metadata.
@@ -115,7 +115,7 @@ run(Pool, Fun) -> run(Pool, Fun, #{}).
           Result | {error, wasmtime:error()}.
 run(Pool, Fun, Opts) when is_function(Fun, 1) ->
     with(Pool, wasmtime_pool_options:request(run, Opts), fun(P, Request) ->
-        wasmtime_pool_run:run(P, function, wait(P, Request), Fun)
+        wasmtime_pool_run:run(P, function, {wait(P, Request), infinity}, Fun)
     end);
 run(Pool, _, _) ->
     with(Pool, badarg(<<"run needs a function of one argument">>), fun(_, _) -> ok end).
@@ -125,8 +125,8 @@ run(Pool, _, _) ->
           {ok, [wasmtime:value()]} | {error, wasmtime:error()}.
 request(Pool, Name, Args) -> request(Pool, Name, Args, #{}).
 
-%% @doc Calls an export of a fresh instance. Options: `timeout' (ms of the whole request, waiting
-%% included), `queue_timeout' (ms of waiting; both instead of the pool's), `fuel'.
+%% @doc Calls an export of a fresh instance. Options: `timeout' (ms of the whole request, waiting and a
+%% start section included), `queue_timeout' (ms of waiting; both instead of the pool's), `fuel'.
 %%
 %% Errors: those of {@link run/3} and of {@link wasmtime:call/4}. `overload' means that no guest ran.
 -spec request(pool(), iodata(), [wasmtime:value()], request_options()) ->
@@ -136,7 +136,7 @@ request(Pool, Name, Args, Opts) ->
          fun(#pool{timeout = Default} = P, {Bin, Request}) ->
              Timeout = maps:get(timeout, Request, Default),
              Call = call(Bin, Args, maps:with([fuel], Request), Timeout),
-             wasmtime_pool_run:run(P, Bin, least(Timeout, wait(P, Request)), Call)
+             wasmtime_pool_run:run(P, Bin, {least(Timeout, wait(P, Request)), Timeout}, Call)
          end).
 
 named(Name, {ok, Request}) ->

@@ -14,26 +14,26 @@
 -define(SOON, 1).
 -define(LATER, 16).
 
-%% @doc Runs Fun with a fresh instance. Waits at most Wait ms for a place; Label says to telemetry
-%% what it is.
--spec run(#pool{}, binary() | function, timeout(), fun((wasmtime:instance()) -> Result)) ->
-          Result | {error, wasmtime_error:t()}.
-run(Pool, Label, Wait, Fun) ->
+%% @doc Runs Fun with a fresh instance. Waits at most Wait ms for a place, and ends a start section
+%% Timeout ms after the request began; Label says to telemetry what it is.
+-spec run(#pool{}, binary() | function, {Wait :: timeout(), Timeout :: timeout()},
+          fun((wasmtime:instance()) -> Result)) -> Result | {error, wasmtime_error:t()}.
+run(Pool, Label, {Wait, _} = Limits, Fun) ->
     Start = erlang:monotonic_time(),
     Meta = #{request => Label},
     emit(Pool, start, #{monotonic_time => Start, system_time => erlang:system_time()}, Meta),
     case enter(Pool, Wait) of
         {ok, Id, Place} ->
             Queued = erlang:monotonic_time() - Start,
-            with_place(Pool, Id, Place, Wait, Fun, {Start, Queued, Meta});
+            with_place(Pool, Id, Place, Limits, Fun, {Start, Queued, Meta});
         {error, #{kind := Kind}} = Error ->
             Queued = erlang:monotonic_time() - Start,
             _ = Kind =:= overload andalso overloaded(Pool, Queued, Error, Meta),
             stopped(Pool, Error, {Start, Queued, Meta})
     end.
 
-with_place(Pool, Id, Place, Wait, Fun, {Start, _, _} = Times) ->
-    case instance(Pool, Id, {Start, Wait}, ?SOON) of
+with_place(Pool, Id, Place, {Wait, Timeout}, Fun, {Start, _, _} = Times) ->
+    case instance(Pool, Id, {Start, Wait, Timeout}, ?SOON) of
         {ok, Inst} ->
             try Fun(Inst) of
                 Result ->
@@ -95,16 +95,26 @@ forsake(#pool{words = Words, size = Size} = Pool, Id) ->
 %% After a wait the pool may have another module.
 instance(#pool{server = Server} = Pool, Id, Limit, Pause) ->
     #pool{template = Template} = persistent_term:get(?POOL(Server), Pool),
-    case wasmtime:instantiate(Template) of
+    case wasmtime_call:make(Template) of
         {ok, Inst} -> kept(update(Pool, Id, wasmtime_keeper:bare(Inst)), Inst, Pool);
+        {start, Inst} -> begun(kept(update(Pool, Id, wasmtime_keeper:bare(Inst)), Inst, Pool), Limit);
         {error, #{kind := pool_exhausted}} = Error -> no_room(Error, Pool, Id, Limit, Pause);
         Error -> Error
     end.
 
+%% The row has the instance already: whoever ends the request ends its start section with it.
+begun({ok, Inst}, {Start, _, Timeout}) ->
+    case wasmtime_error:within(wasmtime_call:start(Inst, left(Start, Timeout)), Timeout) of
+        {ok, _} -> {ok, Inst};
+        Error -> ok = wasmtime:destroy(Inst), Error
+    end;
+begun(Error, _) ->
+    Error.
+
 %% A caller that was killed before its row named the instance leaves that to be collected, and nobody
 %% is told when; others who use the module's slots come and go, too. So room is waited for as a place
 %% is: as long as the request may wait.
-no_room(Error, #pool{words = Words} = Pool, Id, {Start, Wait} = Limit, Pause) ->
+no_room(Error, #pool{words = Words} = Pool, Id, {Start, Wait, _} = Limit, Pause) ->
     Left = left(Start, Wait),
     case wasmtime_pool_ticket:state(Words) of
         ended -> {error, closed(Pool)};
@@ -113,9 +123,9 @@ no_room(Error, #pool{words = Words} = Pool, Id, {Start, Wait} = Limit, Pause) ->
     end.
 
 left(_, infinity) -> infinity;
-left(Start, Wait) ->
+left(Start, Ms) ->
     Passed = erlang:convert_time_unit(erlang:monotonic_time() - Start, native, millisecond),
-    max(0, Wait - Passed).
+    max(0, Ms - Passed).
 
 %% Who ends all requests writes the state and then looks at the rows; we do it the other way round.
 kept(Kept, Inst, #pool{words = Words} = Pool) ->

@@ -1,7 +1,7 @@
 %% @private
 %% Makes the instance of a server: loads the module, instantiates it, runs the init.
 %% Rule: it does so in a process of its own, which may take for ever or be killed; the keeper has the
-%% instance before any init call runs.
+%% instance before anything of the guest runs, its start section and any init call.
 -module(wasmtime_server_make).
 
 -export([start/4, work/4, result/3, stop/1]).
@@ -43,13 +43,16 @@ make(Source, Opts, Table, Row) ->
 
 %% What the instance streams goes to the server, as if that had made it.
 instance(Mod, #{instance := Instance, init := Init}, Table, {Id, Server}) ->
-    case wasmtime:instantiate(Mod, maps:merge(#{stream => Server}, Instance)) of
-        {ok, Inst} ->
+    case made(wasmtime:prepare(Mod, maps:merge(#{stream => Server}, Instance))) of
+        {How, Inst} when How =:= ok; How =:= start ->
             true = ets:insert(Table, {Id, Server, wasmtime_keeper:bare(Inst)}),
-            begun(init(Init, Inst), Mod, Inst, Table, Id);
+            begun(begin_with(How, Init, Inst), Mod, Inst, Table, Id);
         Error ->
             Error
     end.
+
+made({ok, Template}) -> wasmtime_call:make(Template);
+made(Error) -> Error.
 
 begun(ok, Mod, Inst, _, _) ->
     {ok, Mod, Inst};
@@ -57,6 +60,14 @@ begun(Error, _, Inst, Table, Id) ->
     ok = wasmtime:destroy(Inst),
     true = ets:delete(Table, Id),
     Error.
+
+begin_with(ok, Init, Inst) ->
+    init(Init, Inst);
+begin_with(start, Init, Inst) ->
+    case wasmtime_call:start(Inst, infinity) of
+        {ok, _} -> init(Init, Inst);
+        Error -> Error
+    end.
 
 init([], _) ->
     ok;

@@ -155,14 +155,18 @@ fn finish<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
     answer(env, made.map(|()| instance))
 }
 
-/// Makes an instance whose module has a start section; answers like `call_start`.
+/// Makes an instance whose module has a start section, within `timeout` ms; answers like `call_start`.
 #[rustler::nif]
 fn instance_start<'a>(
     env: Env<'a>,
     instance: ResourceArc<Instance>,
+    timeout: Term<'a>,
     reference: Term<'a>,
-) -> Term<'a> {
-    guarded(env, || call::start(env, &instance, Request::Instantiate, None, reference))
+) -> NifResult<Term<'a>> {
+    checked(env, || {
+        let timeout = options::milliseconds(timeout)?;
+        Ok(call::start(env, &instance, Request::Instantiate, timeout, reference))
+    })
 }
 
 #[rustler::nif]
