@@ -6,7 +6,7 @@
 -include("wasmtime_instance.hrl").
 
 -export([start/4, await/3]).
--export([drive/1]).
+-export([drive/1, woken/1]).
 
 -define(MAX_ID, 16#FFFFFFFFFFFFFFFF).
 
@@ -34,13 +34,28 @@ driven(Job, Call, Id) ->
             {error, wasmtime_error:new(limit, process_limit, Text)}
     end.
 
-%% @doc A process that does nothing but poll one call. Native code watches it, and who asked.
+%% @doc A process that does nothing but poll one call. Native code watches it, and who asked. It goes on
+%% in the newest code after each slice, and has none on its stack while it waits: a purge does not end
+%% the call.
 -spec drive(reference()) -> ok.
 drive(Call) ->
     case wasmtime_nif:call_poll(Call) of
-        again -> drive(Call);
-        wait -> wasmtime_call:sleep(Call), drive(Call);
+        again -> ?MODULE:drive(Call);
+        wait -> rest(Call);
         {result, _} -> ok
+    end.
+
+rest(Call) ->
+    case wasmtime_nif:call_sleep(Call, make_ref()) of
+        wait -> erlang:hibernate(?MODULE, woken, [Call]);
+        again -> ?MODULE:drive(Call)
+    end.
+
+%% @doc Such a process, woken by a message, whose news is in the call.
+-spec woken(reference()) -> ok.
+woken(Call) ->
+    receive _ -> woken(Call)
+    after 0 -> drive(Call)
     end.
 
 %% @doc Waits for the result, at most that many milliseconds: then the call is cancelled.

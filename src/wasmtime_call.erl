@@ -7,7 +7,6 @@
 
 -export([instantiate/1, instantiate/3, make/1, start/2, table/1, call/4, inside/4, call_ref/4, run/2,
          destroy/1]).
--export([sleep/1]).
 
 %% @doc A new instance; a start section runs before this returns.
 -spec instantiate(reference(), map(), map()) ->
@@ -147,10 +146,9 @@ drive(Step, Call, Inst) ->
             drive(wasmtime_nif:call_poll(Call), Call, Inst)
     end.
 
-%% @doc Waits until the guest wants something of the process that polls it. The reference is made
+%% Waits until the guest wants something of the process that polls it. The reference is made
 %% only where it is waited for: OTP 25 crashes when references that a receive is prepared for pile
 %% up in calls inside calls.
--spec sleep(reference()) -> ok.
 sleep(Call) ->
     Ref = make_ref(),
     case wasmtime_nif:call_sleep(Call, Ref) of

@@ -9,14 +9,13 @@
 
 -export([start_link/1, wait/3, forsaken/2, freed/1, drain/2, swap/3]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
+-export([clean/2]).
 
 %% How often it looks for dead holders, in ms: while some wait, while some run, while none does.
 %% Whoever was seen once is monitored.
 -define(BUSY, 10).
 -define(RUNNING, 100).
 -define(QUIET, 1000).
-%% How often the end of the last request is looked for when the server ends, in ms.
--define(LOOK, 5).
 %% How much later than the server, in ms, one that waits gives up by itself.
 -define(SLACK, 50).
 
@@ -94,12 +93,9 @@ init(#{drain_timeout := DrainTimeout} = Opts) ->
     end.
 
 pool(#{name := Name, size := Size} = Opts, Template) ->
-    {Self, Words} = {self(), wasmtime_pool_ticket:new(Size)},
-    {ok, Table} = wasmtime_keeper:start_link(fun() ->
-        ok = wasmtime_pool_ticket:set_state(Words, ended),
-        persistent_term:erase(?POOL(Self))
-    end),
-    #pool{server = Self, name = shown(Name), size = Size, template = Template, table = Table,
+    Words = wasmtime_pool_ticket:new(Size),
+    {ok, Table} = wasmtime_keeper:start_link(cleaning(Words)),
+    #pool{server = self(), name = shown(Name), size = Size, template = Template, table = Table,
           max_queue = map_get(max_queue, Opts), queue_timeout = map_get(queue_timeout, Opts),
           timeout = map_get(timeout, Opts), instance = map_get(instance, Opts),
           words = Words, stats = wasmtime_pool_stats:new(),
@@ -111,32 +107,26 @@ shown(Name) -> Name.
 
 publish(Pool) -> persistent_term:put(?POOL(self()), Pool).
 
+%% Nothing runs in a pool that is closed so.
+cleaning(Words) -> {?MODULE, clean, [Words, self()]}.
+
+-spec clean(wasmtime_pool_ticket:words(), pid()) -> ok.
+clean(Words, Server) ->
+    ok = wasmtime_pool_ticket:set_state(Words, ended),
+    _ = persistent_term:erase(?POOL(Server)),
+    ok.
+
 -spec terminate(term(), #state{}) -> ok.
-terminate(Reason, #state{pool = Pool, drain_timeout = Ms} = S) ->
-    #pool{words = Words, table = Table} = Pool,
+terminate(Reason, #state{pool = #pool{words = Words, table = Table}, drain_timeout = Ms} = S) ->
     ok = wasmtime_pool_ticket:set_state(Words, closed),
     _ = refuse_all(S),
-    _ = graceful(Reason) andalso run_out(Table, Ms),
-    ok = wasmtime_pool_ticket:set_state(Words, ended),
-    ok = wasmtime_keeper:destroy_all(Table),
-    _ = persistent_term:erase(?POOL(self())),
-    ok.
+    Left = case graceful(Reason) of true -> Ms; false -> 0 end,
+    wasmtime_keeper:finish(Table, cleaning(Words), Left).
 
 graceful(normal) -> true;
 graceful(shutdown) -> true;
 graceful({shutdown, _}) -> true;
 graceful(_) -> false.
-
-%% Waits until no living process has a request.
-run_out(Table, Ms) ->
-    Alive = [Pid || {_, Pid, _} <- wasmtime_keeper:rows(Table), is_process_alive(Pid)],
-    case Alive of
-        [_ | _] when Ms > 0 -> timer:sleep(?LOOK), run_out(Table, less(Ms, ?LOOK));
-        _ -> true
-    end.
-
-less(infinity, _) -> infinity;
-less(Ms, Less) -> max(0, Ms - Less).
 
 %% ---- requests -------------------------------------------------------------------------------
 
@@ -180,9 +170,9 @@ handle_info({'DOWN', Monitor, process, _, _}, #state{monitors = Monitors, reaper
         _ -> {noreply, S}
     end;
 handle_info({'EXIT', _, Reason}, #state{pool = #pool{table = Table}} = S) ->
-    case ets:info(Table, owner) of
-        undefined -> {stop, Reason, S};
-        _ -> {noreply, S}
+    case wasmtime_keeper:is_alive(Table) of
+        true -> {noreply, S};
+        false -> {stop, Reason, S}
     end;
 handle_info(_, S) ->
     {noreply, S}.

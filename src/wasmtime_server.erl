@@ -250,7 +250,7 @@ gone(Server) ->
 init(#{timeout := Timeout} = Opts) ->
     process_flag(trap_exit, true),
     put(?TIMEOUT, Timeout),
-    {ok, Table} = wasmtime_keeper:start_link(fun() -> ok end),
+    {ok, Table} = wasmtime_keeper:start_link(none),
     {ok, #state{opts = Opts, table = Table}}.
 
 %% @private
@@ -315,9 +315,9 @@ handle_info({'DOWN', Monitor, process, _, Reason}, #state{maker = {_, Monitor}, 
 handle_info({'DOWN', Monitor, process, _, Reason}, #state{monitors = Monitors} = S) ->
     leave(maps:get(Monitor, Monitors, none), {trap, {caller_died, Reason}}, S);
 handle_info({'EXIT', _, Reason}, #state{table = Table} = S) ->
-    case ets:info(Table, owner) of
-        undefined -> {stop, Reason, S};
-        _ -> {noreply, S}
+    case wasmtime_keeper:is_alive(Table) of
+        true -> {noreply, S};
+        false -> {stop, Reason, S}
     end;
 handle_info(_, S) ->
     {noreply, S}.

@@ -174,6 +174,24 @@ t_killed(_) ->
     end),
     ?assertEqual(module, wasmtime:module_kind(Mod)).
 
+%% The keeper of a pool's instances and the pool end together, and so do the requests that run.
+t_keeper(_) ->
+    Mod = mod(service),
+    settled_after(fun() ->
+        Pool = start(#{module => Mod, size => 2, drain_timeout => infinity, queue_timeout => infinity}),
+        Calls = [caller(fun() -> wasmtime_pool:request(Pool, "spin", []) end) || _ <- [1, 2, 3]],
+        until(Pool, 2, 1),
+        {links, Links} = process_info(Pool, links),
+        [Keeper] = Links -- [self()],
+        exit(Keeper, kill),
+        receive {'EXIT', Pool, killed} -> ok end,
+        Results = [receive {Pid, {error, #{kind := Kind}}} -> Kind end || {Pid, _} <- Calls],
+        ?assertEqual([closed, destroyed, destroyed], lists:sort(Results)),
+        ?assertMatch(?WASMTIME_ERROR(pool, closed), wasmtime_pool:stats(Pool)),
+        ?assertEqual(none, persistent_term:get({wasmtime_pool, Pool}, none))
+    end),
+    ?assertEqual(module, wasmtime:module_kind(Mod)).
+
 %% Stopping waits for what runs as long as it may, and then kills.
 t_stop(_) ->
     Pool = start(#{drain_timeout => infinity}),

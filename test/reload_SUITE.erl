@@ -31,8 +31,60 @@ modules() ->
     ok.
 
 api() ->
+    _ = application:load(wasmtime),
     {ok, Modules} = application:get_key(wasmtime, modules),
     Modules -- [wasmtime_nif].
+
+%% What lives long has no code of its own on the stack: idle pools and servers, and a call that nobody waits
+%% for, outlive any number of upgrades with a purge.
+t_upgrades(_) -> in_node(upgrades).
+
+upgrades() ->
+    Before = live(),
+    Insts = instances(),
+    Spins = [begin {ok, Spin} = wasmtime:call_async(Inst, "spin", []), Spin end || Inst <- Insts],
+    Waits = [begin {ok, Wait} = wasmtime:call_async(Inst, "ok", []), Wait end || Inst <- Insts],
+    Owners = owners(),
+    [[begin _ = code:purge(Module), ?assertEqual({module, Module}, code:load_file(Module)) end
+      || Module <- api()] || _ <- lists:seq(1, 3)],
+    [?assertEqual({ok, [2]}, wasmtime_server:call(Server, "count", [])) || {Server, _} <- Owners],
+    [?assertEqual({ok, [1]}, wasmtime_pool:request(Pool, "count", [])) || {_, Pool} <- Owners],
+    %% Each runs still, and the other waits behind it.
+    [?assertEqual(ok, wasmtime:interrupt(Inst)) || Inst <- Insts],
+    [?assertMatch(?WASMTIME_TRAP(interrupt), wasmtime:await(Inst, Spin)) || {Inst, Spin} <- lists:zip(Insts, Spins)],
+    [?assertEqual({ok, [1]}, wasmtime:await(Inst, Wait)) || {Inst, Wait} <- lists:zip(Insts, Waits)],
+    [ok = wasmtime:destroy(Inst) || Inst <- Insts],
+    [begin ok = wasmtime_server:stop(Server), ok = wasmtime_pool:stop(Pool) end || {Server, Pool} <- Owners],
+    wasmtime_test:wait_until(fun() -> live() =:= Before end),
+    ok.
+
+%% A server that was called once and a pool, for each runner.
+owners() ->
+    Mod = mod(service),
+    [begin
+         Ask = #{{"env", "ask"} => fun(_, [X]) -> {ok, [X]} end, runner => Runner},
+         {ok, Server} = wasmtime_server:start_link(#{module => Mod, instance => Ask}),
+         {ok, Pool} = wasmtime_pool:start_link(#{module => Mod, instance => Ask}),
+         {ok, [1]} = wasmtime_server:call(Server, "count", []),
+         {Server, Pool}
+     end || Runner <- [thread, scheduler]].
+
+%% So does a pool that waits for its last request.
+t_upgrade_of_a_stopping_pool(_) -> in_node(stopping).
+
+stopping() ->
+    {ok, Pool} = wasmtime_pool:start_link(#{module => mod(add), drain_timeout => infinity}),
+    {Holder, _} = caller(fun() -> wasmtime_pool:run(Pool, fun(_) -> receive go -> held end end) end),
+    wasmtime_pool_test:until(Pool, 1, 0),
+    {Stopper, _} = caller(fun() -> wasmtime_pool:stop(Pool) end),
+    wasmtime_test:wait_until(fun() -> map_get(state, wasmtime_pool_test:stats(Pool)) =:= closed end),
+    [begin _ = code:purge(Module), {module, Module} = code:load_file(Module) end
+     || _ <- lists:seq(1, 3), Module <- [wasmtime_pool_server, wasmtime_keeper]],
+    ?assert(is_process_alive(Pool)),
+    Holder ! go,
+    receive {Holder, Result} -> ?assertEqual(held, Result) end,
+    receive {Stopper, Stopped} -> ?assertEqual(ok, Stopped) end,
+    ok.
 
 %% A purge kills who is in old code, as ever; what they asked of the guests ends with them.
 t_purge(_) -> in_node(purge).
