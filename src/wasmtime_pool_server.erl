@@ -24,9 +24,8 @@
 -record(state, {
     pool :: #pool{},
     drain_timeout :: timeout(),
-    %% In the order of their coming; ids that do not wait any more are passed over.
-    queue = queue:new() :: queue:queue(pos_integer()),
-    waiters = #{} :: #{pos_integer() => #waiter{}},
+    %% By id, the order in which the requests came.
+    waiters = gb_trees:empty() :: gb_trees:tree(pos_integer(), #waiter{}),
     %% Monitors of holders and of those that wait, both ways.
     watched = #{} :: #{pos_integer() => reference()},
     monitors = #{} :: #{reference() => pos_integer()},
@@ -179,27 +178,26 @@ handle_info(_, S) ->
 
 %% ---- the queue ------------------------------------------------------------------------------
 
-enqueue(Id, From, Ms, #state{queue = Queue, waiters = Waiters} = S) ->
+enqueue(Id, From, Ms, #state{waiters = Waiters} = S) ->
     Waiter = #waiter{from = From, timer = after_ms(Ms, {waited, Id})},
-    hurry(waiters(Waiters#{Id => Waiter}, S#state{queue = queue:in(Id, Queue)})).
+    hurry(waiters(gb_trees:enter(Id, Waiter, Waiters), S)).
 
 %% One that found no place, in a queue that is too long by it.
-bounded(Id, #state{pool = #pool{max_queue = Max}, queue = Queue, waiters = Waiters} = S) ->
-    case map_size(Waiters) > Max andalso is_map_key(Id, Waiters) of
-        true -> answer(Id, queue_full, S#state{queue = queue:drop_r(Queue)});
+bounded(Id, #state{pool = #pool{max_queue = Max}, waiters = Waiters} = S) ->
+    case gb_trees:size(Waiters) > Max andalso gb_trees:is_defined(Id, Waiters) of
+        true -> answer(Id, queue_full, S);
         false -> S
     end.
 
 %% Gives free places to those that came first.
-serve(#state{queue = Queue, waiters = Waiters, pool = #pool{words = Words, size = Size}} = S) ->
-    case queue:out(Queue) of
-        {empty, _} ->
+serve(#state{waiters = Waiters, pool = #pool{words = Words, size = Size}} = S) ->
+    case gb_trees:is_empty(Waiters) of
+        true ->
             S;
-        {{value, Id}, Rest} when not is_map_key(Id, Waiters) ->
-            serve(S#state{queue = Rest});
-        {{value, Id}, Rest} ->
+        false ->
+            {Id, _} = gb_trees:smallest(Waiters),
             case wasmtime_pool_ticket:claim(Words, Size, Id) of
-                {ok, Place} -> serve(served(Id, Place, S#state{queue = Rest}));
+                {ok, Place} -> serve(served(Id, Place, S));
                 full -> S
             end
     end.
@@ -215,7 +213,7 @@ served(Id, Place, #state{pool = #pool{words = Words, table = Table}} = S) ->
     end.
 
 answer(Id, Answer, #state{waiters = Waiters} = S) ->
-    case maps:take(Id, Waiters) of
+    case gb_trees:take_any(Id, Waiters) of
         {#waiter{from = From, timer = Timer}, Rest} ->
             stop(Timer),
             gen_server:reply(From, Answer),
@@ -226,11 +224,11 @@ answer(Id, Answer, #state{waiters = Waiters} = S) ->
 
 %% Requests must see at once that some wait, or that none does.
 waiters(Waiters, #state{pool = #pool{words = Words}} = S) ->
-    ok = wasmtime_pool_ticket:set_waiting(Words, map_size(Waiters)),
+    ok = wasmtime_pool_ticket:set_waiting(Words, gb_trees:size(Waiters)),
     S#state{waiters = Waiters}.
 
 refuse_all(#state{waiters = Waiters} = S) ->
-    lists:foldl(fun(Id, Acc) -> answer(Id, closed, Acc) end, S, maps:keys(Waiters)).
+    lists:foldl(fun(Id, Acc) -> answer(Id, closed, Acc) end, S, gb_trees:keys(Waiters)).
 
 %% ---- the dead -------------------------------------------------------------------------------
 
@@ -285,7 +283,7 @@ drained(#state{drains = Drains} = S) when map_size(Drains) =:= 0 ->
     S;
 drained(#state{pool = #pool{words = Words, size = Size}} = S) ->
     #state{drains = Drains, waiters = Waiters, reapers = Reapers} = S,
-    case map_size(Waiters) + map_size(Reapers) + wasmtime_pool_ticket:held(Words, Size) of
+    case gb_trees:size(Waiters) + map_size(Reapers) + wasmtime_pool_ticket:held(Words, Size) of
         0 ->
             maps:foreach(fun(Timer, Drain) -> told(Timer, Drain, S) end, Drains),
             S#state{drains = #{}, forced = 0};
@@ -327,9 +325,12 @@ hurry(#state{tick = Tick} = S) ->
             S
     end.
 
-pause(#state{waiters = Waiters, drains = Drains}) when map_size(Waiters) + map_size(Drains) > 0 -> ?BUSY;
-pause(#state{watched = Watched}) when map_size(Watched) > 0 -> ?RUNNING;
-pause(_) -> ?QUIET.
+pause(#state{waiters = Waiters, drains = Drains, watched = Watched}) ->
+    case map_size(Drains) + gb_trees:size(Waiters) of
+        0 when map_size(Watched) =:= 0 -> ?QUIET;
+        0 -> ?RUNNING;
+        _ -> ?BUSY
+    end.
 
 after_ms(infinity, _) -> make_ref();
 after_ms(Ms, Message) -> erlang:start_timer(Ms, self(), Message).
