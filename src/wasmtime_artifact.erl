@@ -7,7 +7,7 @@
 -include("wasmtime_badarg.hrl").
 
 -export([serialize/2, deserialize/2, deserialize_file/2]).
--export([sealing/1, load/1, load_file/1, key/1]).
+-export([sealing/1, load/1, load_file/1, key/1, hiding/1]).
 -export_type([serialize/0, load/0, load_file/0]).
 
 -import(wasmtime_options, [fold/4, refuse/2, refuse/3, one_of/3]).
@@ -108,8 +108,17 @@ load_option(check, Value, Acc, Checks) -> Acc#{check := one_of(check, Value, Che
 key(Value) when is_binary(Value), Value =/= <<>> -> Value;
 key(_) -> refuse(key, "key must be a binary of at least one byte").
 
-%% An exception of native code shows its arguments.
-loading(Do) ->
-    try wasmtime_engine:with_room(Do)
-    catch error:badarg -> error(badarg)
+loading(Do) -> hiding(fun() -> wasmtime_engine:with_room(Do) end).
+
+%% @doc What Do answers. An exception of native code, and of a library that is not loaded, would show
+%% the arguments.
+%% @private
+-spec hiding(fun(() -> Result)) -> Result.
+hiding(Do) ->
+    try Do()
+    catch error:Reason:Stack -> erlang:raise(error, Reason, [bare(Frame) || Frame <- Stack])
     end.
+
+bare({Module, Function, Args, Where}) when is_list(Args) -> {Module, Function, length(Args), Where};
+bare({Fun, Args, Where}) when is_list(Args) -> {Fun, length(Args), Where};
+bare(Frame) -> Frame.

@@ -28,7 +28,7 @@ run(Source, Dir, Opts) ->
     end.
 
 prepare(Source, Dir, #{key := Key, wait := Wait} = Own, Parts) ->
-    {Name, EntryKey} = wasmtime_nif:cache_entry(Parts, Key),
+    {Name, EntryKey} = wasmtime_artifact:hiding(fun() -> wasmtime_nif:cache_entry(Parts, Key) end),
     Path = filename:join(Dir, <<Name/binary, ".cwasm">>),
     Cache = Own#{source => Source, dir => Dir, name => Name, path => Path, key := EntryKey},
     case wasmtime_nif:cache_prepare(Dir, Key =:= undefined) of
@@ -181,7 +181,7 @@ store(Mod, #{unusable := Why} = Cache) ->
     report({not_stored, Why}, Cache),
     {ok, Mod};
 store(Mod, #{dir := Dir, name := Name, key := Key} = Cache) ->
-    case wasmtime_nif:cache_store(Mod, Dir, Name, Key) of
+    case wasmtime_artifact:hiding(fun() -> wasmtime_nif:cache_store(Mod, Dir, Name, Key) end) of
         ok -> report(made(Cache), Cache);
         {error, Why} -> report({not_stored, Why}, Cache)
     end,

@@ -4,7 +4,10 @@
 %% finds by itself are made here, in the same shape.
 -module(wasmtime_error).
 
--export([new/3, badarg/2, badarg/3, within/2, text/2, start/1, format_error/2]).
+-export([new/3, badarg/2, badarg/3, within/2, text/2, hide/1, start/1, format_error/2]).
+
+%% The secret of an artifact, as an option or in a list of options.
+-define(IS_SECRET(Key, Value), Key =:= key andalso (is_binary(Value) orelse is_list(Value))).
 -export_type([class/0, kind/0, frame/0, t/0]).
 
 -type class() :: compile | link | instantiate | limit | pool | call | memory | global
@@ -60,7 +63,7 @@ within(Result, _) ->
     Result.
 
 %% @doc A message, cut when a term in it is long. A term is cut before it is written out: that takes
-%% longer the larger it is, however little is shown.
+%% longer the larger it is, however little is shown. The key of an artifact is never shown.
 %% @private
 -spec text(io:format(), [term()]) -> binary().
 text(Format, Args) ->
@@ -76,6 +79,7 @@ cut(Term) -> element(1, cut(Term, ?PARTS, ?DEPTH)).
 %% been. Text stays text.
 cut(Bits, Left, _) when is_bitstring(Bits), byte_size(Bits) > ?BYTES -> {start(Bits), Left - ?BYTES};
 cut(Bits, Left, _) when is_bitstring(Bits) -> {Bits, Left - byte_size(Bits)};
+cut({Key, Value}, Left, _) when ?IS_SECRET(Key, Value) -> {{Key, '...'}, Left};
 cut([_ | _], Left, _) when Left =< 0 -> {[], 0};
 cut(Term, Left, Depth) when Left =< 0 orelse Depth =:= 0, is_tuple(Term) orelse is_map(Term) ->
     {'...', Left};
@@ -99,11 +103,25 @@ cut_list(Tail, Left, Depth, Seen) ->
     {Cut, Rest} = cut(Tail, Left, Depth),
     {lists:reverse(Seen, Cut), Rest}.
 
+cut_map({Key, Value, Next}, Left, Depth, Seen) when Left > 0, ?IS_SECRET(Key, Value) ->
+    cut_map(maps:next(Next), Left - 1, Depth, Seen#{Key => '...'});
 cut_map({Key, Value, Next}, Left, Depth, Seen) when Left > 0 ->
     {CutKey, Rest} = cut(Key, Left - 1, Depth),
     {CutValue, Less} = cut(Value, Rest, Depth),
     cut_map(maps:next(Next), Less, Depth, Seen#{CutKey => CutValue});
 cut_map(_, Left, _, Seen) -> {Seen, Left}.
+
+%% @doc A term, to be logged by others, without the keys of artifacts in it.
+%% @private
+-spec hide(term()) -> term().
+hide({Key, Value}) when ?IS_SECRET(Key, Value) -> {Key, '...'};
+hide([Head | Tail]) -> [hide(Head) | hide(Tail)];
+hide(Tuple) when is_tuple(Tuple) -> list_to_tuple(hide(tuple_to_list(Tuple)));
+hide(Map) when is_map(Map) -> maps:map(fun hide_value/2, Map);
+hide(Term) -> Term.
+
+hide_value(Key, Value) when ?IS_SECRET(Key, Value) -> '...';
+hide_value(_, Value) -> hide(Value).
 
 %% @doc As much of a binary as a message could show. It ends where a character does, if it is text.
 %% @private

@@ -12,8 +12,9 @@
 -type name() :: atom() | {local, atom()} | {global, term()} | {via, module(), term()}.
 -type source() :: wasmtime:wasm_module()
                 | {file, file:name_all()}
-                | {file, file:name_all(), wasmtime:load_file_options()}.
-%% A module, or the file of its artifact, which is loaded at each start.
+                | {file, file:name_all(), wasmtime:load_file_options() | #{key := fun(() -> binary())}}.
+%% A module, or the file of its artifact, which is loaded at each start. The `key' among its options may
+%% be a function that returns it: what supervisors log of a child shows its options.
 -type telemetry() :: auto | none | fun(([atom()], map(), map()) -> term()).
 -type server() :: #{module := source(),
                     name => name(),
@@ -192,8 +193,14 @@ module(Class, Given) ->
     end.
 
 load({file, Path}) -> wasmtime:deserialize_file(Path);
-load({file, Path, Opts}) -> wasmtime:deserialize_file(Path, Opts);
+load({file, Path, Opts}) -> wasmtime:deserialize_file(Path, with_key(Opts));
 load(Mod) -> {ok, Mod}.
+
+%% What is no key is refused as such.
+with_key(#{key := Key} = Opts) when is_function(Key, 0) ->
+    Opts#{key := try Key() catch _:_ -> none end};
+with_key(Opts) ->
+    Opts.
 
 %% Whether the slots of a module suffice for so many instances at once.
 fits(Mod, Size) ->

@@ -19,7 +19,7 @@
 
 -export([child_spec/1, start_link/1, stop/1]).
 -export([call/3, call/4, instance/1, interrupt/1, info/1, reset/1, swap/2]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2, format_status/1]).
 -export([remote/4, answer/4]).
 -export_type([server/0, options/0, info/0]).
 
@@ -103,7 +103,7 @@ started(Error) ->
 stop(Server) ->
     case reach(Server, fun(Process) -> gen_server:stop(Process, normal, infinity) end) of
         {ok, _} -> ok;
-        {error, _} = Error -> Error
+        Error -> Error
     end.
 
 %% ---- calls ----------------------------------------------------------------------------------
@@ -265,6 +265,11 @@ terminate(_, #state{maker = Maker, table = Table, inst = Inst, opts = #{name := 
     end.
 
 %% @private
+%% What is logged shows no artifact's key.
+-spec format_status(gen_server:format_status()) -> gen_server:format_status().
+format_status(Status) -> wasmtime_error:hide(Status).
+
+%% @private
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
 handle_call({enter, Ref}, {Pid, _} = From, S) ->
     reply(enter, Ref, From, entered(Ref, Pid, forgotten(Ref, S)));
@@ -304,8 +309,7 @@ id(#state{fresh = Fresh}) -> max(1, Fresh).
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_cast({leave, Ref, Ending}, S) ->
     leave(Ref, Ending, S);
-handle_cast(_, S) ->
-    {noreply, S}.
+handle_cast(_, S) -> {noreply, S}.
 
 %% @private
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
@@ -319,8 +323,7 @@ handle_info({'EXIT', _, Reason}, #state{table = Table} = S) ->
         true -> {noreply, S};
         false -> {stop, Reason, S}
     end;
-handle_info(_, S) ->
-    {noreply, S}.
+handle_info(_, S) -> {noreply, S}.
 
 leave(Ref, Ending, S) ->
     case taken(Ref, S) of

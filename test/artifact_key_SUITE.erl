@@ -266,6 +266,77 @@ t_key_is_not_in_traces(_) ->
              ?assertEqual(nomatch, binary:match(term_to_binary(Stack), ?KEY))
      end || NoModule <- [make_ref(), module, <<"x">>]].
 
+%% Nor where the library is not there: that raises `undef'.
+t_key_is_not_in_traces_without_the_library(_) ->
+    ?assertEqual(ok, fault_test:start_node({?MODULE, without_library, []}, "")).
+
+without_library() ->
+    ok = logger:set_primary_config(level, none),
+    Mod = mod(memory),
+    true = code:delete(wasmtime_nif),
+    [try Do(#{key => ?KEY}) of
+         Result -> error({not_raised, Result})
+     catch
+         error:undef:Stack ->
+             ?assertMatch([{wasmtime_nif, _, _, _} | _], Stack),
+             ?assertEqual(nomatch, binary:match(term_to_binary(Stack), ?KEY))
+     end || Do <- [fun(Opts) -> wasmtime:serialize(Mod, Opts) end,
+                   fun(Opts) -> wasmtime:deserialize(<<"x">>, Opts) end,
+                   fun(Opts) -> wasmtime:deserialize_file("x", Opts) end,
+                   fun(Opts) -> wasmtime:cached(<<"x">>, "x", Opts) end]],
+    ok.
+
+%% Messages that repeat what was given leave a key out, wherever it stands in it.
+t_key_is_not_in_messages(_) ->
+    Wrong = {file, 'x.cwasm', #{key => ?KEY}},
+    Says = fun({error, #{kind := badarg, message := Message}}) ->
+        ?assertMatch({_, _}, binary:match(Message, <<"x.cwasm">>)),
+        ?assertEqual(nomatch, binary:match(Message, <<"a key of this suite">>))
+    end,
+    [Says(Said) || Given <- [Wrong, [Wrong], {Wrong, Wrong}, {file, 'x.cwasm', [{key, ?KEY}]}],
+                   Said <- [wasmtime_pool:start_link(#{module => Given}),
+                            wasmtime_server:start_link(#{module => Given}),
+                            wasmtime_pool:start_link(#{module => mod(add), name => Given}),
+                            wasmtime_pool:start_link(#{module => mod(add), size => Given}),
+                            wasmtime:instantiate(mod(add), #{links => [{"a", Given}]}),
+                            wasmtime:instantiate(mod(add), #{links => [Given]})]].
+
+%% What a server logs when it ends shows no key, and neither does its status; a pool has none any more.
+t_key_is_not_in_logs(Config) ->
+    process_flag(trap_exit, true),
+    Path = write(temp(Config, "log"), "service.cwasm", sealed(service, ?KEY)),
+    Opts = #{module => {file, Path, #{key => ?KEY}},
+             instance => #{{"env", "ask"} => fun(_, [X]) -> {ok, [X]} end}},
+    ok = logger:add_handler(?MODULE, ?MODULE, #{config => self()}),
+    {ok, Server} = wasmtime_server:start_link(Opts#{on_trap => stop}),
+    {ok, Pool} = wasmtime_pool:start_link(Opts),
+    [?assertEqual(nomatch, binary:match(term_to_binary(sys:get_status(Pid)), ?KEY)) || Pid <- [Server, Pool]],
+    ?assertMatch(?WASMTIME_TRAP(unreachable), wasmtime_server:call(Server, "trap", [])),
+    receive {'EXIT', Server, {wasmtime_trap, _}} -> ok end,
+    exit(Pool, oops),
+    receive {'EXIT', Pool, oops} -> ok end,
+    Logged = [receive {logged, Pid, Event} -> Event end || Pid <- [Server, Server, Pool, Pool]],
+    ok = logger:remove_handler(?MODULE),
+    [?assertEqual(nomatch, binary:match(Event, ?KEY)) || Event <- Logged].
+
+%% As a handler of logs: tells the process of the case what was said, and by whom.
+log(#{meta := #{pid := Pid}} = Event, #{config := To}) -> To ! {logged, Pid, term_to_binary(Event)};
+log(_, _) -> ok.
+
+%% The key of a server's or pool's file may be a function, which what is logged of options does not call; one
+%% that has no key to give is refused.
+t_key_of_a_function(Config) ->
+    process_flag(trap_exit, true),
+    Path = write(temp(Config, "fun"), "memory.cwasm", sealed()),
+    Starts = [fun wasmtime_server:start_link/1, fun wasmtime_pool:start_link/1],
+    [begin
+         {ok, Pid} = Start(#{module => {file, Path, #{key => fun() -> ?KEY end}}}),
+         ok = gen_server:stop(Pid),
+         ?assertMatch(?UNTRUSTED, Start(#{module => {file, Path, #{key => fun() -> <<"other">> end}}})),
+         [?assertMatch(?WASMTIME_BADARG(key), Start(#{module => {file, Path, #{key => Bad}}}))
+          || Bad <- [fun() -> none end, fun() -> error(?KEY) end, fun(_) -> ?KEY end]]
+     end || Start <- Starts].
+
 %% Modules and refusals leave no memory, and no open file.
 t_nothing_is_left(Config) ->
     Path = write(temp(Config, "l"), "memory.cwasm", sealed()),
