@@ -13,14 +13,13 @@
 %% end with class `call', kind `destroyed'. See docs/pool.md.
 %%
 %% A first argument that cannot be a server is a `badarg' exception; one that does not run answers
-%% class `call', kind `destroyed'.
+%% class `call', kind `destroyed', and another process class `call', kind `badarg' with `key => server'.
 -module(wasmtime_server).
 -behaviour(gen_server).
 
 -export([child_spec/1, start_link/1, stop/1]).
 -export([call/3, call/4, instance/1, interrupt/1, info/1, reset/1, swap/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2, format_status/1]).
--export([remote/4, answer/4]).
 -export_type([server/0, options/0, info/0]).
 
 -type server() :: pid() | atom() | {local, atom()} | {atom(), node()} | {global, term()}
@@ -30,9 +29,7 @@
 
 %% Ms that a supervisor waits: ending an instance takes no longer than a guest's step.
 -define(SHUTDOWN, 5_000).
-%% Ms that a call without a timeout of its own waits for the server before it looks for the server's.
--define(PROMPT, 10).
-%% Where that is found in the dictionary of the server, which may be suspended.
+%% Where wasmtime_server_call finds the timeout of calls.
 -define(TIMEOUT, {?MODULE, timeout}).
 
 -record(state, {
@@ -101,7 +98,7 @@ started(Error) ->
 %% @doc Ends a server that no supervisor would start again.
 -spec stop(server()) -> ok | {error, wasmtime:error()}.
 stop(Server) ->
-    case reach(Server, fun(Process) -> gen_server:stop(Process, normal, infinity) end) of
+    case wasmtime_server_call:reach(Server, fun(Process) -> gen_server:stop(Process, normal, infinity) end) of
         {ok, _} -> ok;
         Error -> Error
     end.
@@ -120,128 +117,37 @@ call(Server, Name, Args) -> call(Server, Name, Args, #{}).
 -spec call(server(), iodata(), [wasmtime:value()], wasmtime:call_options()) ->
           {ok, [wasmtime:value()]} | {error, wasmtime:error()}.
 call(Server, Name, Args, Opts) ->
-    case {wasmtime_name:find(Server), wasmtime_options:call(Opts)} of
-        {undefined, {ok, _}} -> gone(Server);
-        {Pid, {ok, _}} when is_pid(Pid), node(Pid) =:= node() -> local(Pid, Name, Args, Opts);
-        {Process, {ok, _}} -> elsewhere(Process, Name, Args, Opts);
-        {_, Error} -> Error
+    case wasmtime_options:call(Opts) of
+        {ok, _} -> wasmtime_server_call:call(Server, Name, Args, Opts);
+        Error -> _ = wasmtime_name:find(Server), Error
     end.
-
-local(Server, Name, Args, Opts) ->
-    {Start, Ref} = {erlang:monotonic_time(millisecond), make_ref()},
-    try enter(Server, Ref, Opts) of
-        {error, _} = Error ->
-            Error;
-        {Inst, Default} ->
-            Limit = maps:get(timeout, Opts, Default),
-            Result = wasmtime:call(Inst, Name, Args, Opts#{timeout => left(Limit, Start)}),
-            ok = gen_server:cast(Server, {leave, Ref, ending(Result)}),
-            wasmtime_error:within(Result, Limit)
-    catch
-        %% The server starts, or is suspended.
-        exit:{timeout, _} ->
-            ok = gen_server:cast(Server, {leave, Ref, failed}),
-            {error, wasmtime_error:new(trap, timeout, <<"the call ran out of time while it waited">>)};
-        exit:_ ->
-            gone(Server)
-    end.
-
-enter(Server, Ref, #{timeout := Ms}) ->
-    gen_server:call(Server, {enter, Ref}, Ms);
-enter(Server, Ref, _) ->
-    try gen_server:call(Server, {enter, Ref}, ?PROMPT)
-    catch exit:{timeout, _} -> gen_server:call(Server, {enter, Ref}, patience(Server))
-    end.
-
-%% What the server's own timeout leaves.
-patience(Server) ->
-    case process_info(Server, dictionary) of
-        {dictionary, Values} ->
-            case lists:keyfind(?TIMEOUT, 1, Values) of
-                {_, Ms} when is_integer(Ms) -> max(0, Ms - ?PROMPT);
-                _ -> infinity
-            end;
-        undefined ->
-            infinity
-    end.
-
-left(infinity, _) -> infinity;
-left(Ms, Start) -> max(0, Ms - (erlang:monotonic_time(millisecond) - Start)).
-
-ending({ok, _}) -> ok;
-ending({error, #{class := Class} = Error}) when Class =:= trap; Class =:= exit -> {trap, Error};
-ending({error, _}) -> failed.
-
-%% A process on the server's node makes the call, and ends with it, or with us.
-elsewhere(Process, Name, Args, Opts) ->
-    Server = case Process of {Registered, _} -> Registered; _ -> Process end,
-    Node = case Process of {_, Named} -> Named; _ -> node(Process) end,
-    {_, Monitor} = spawn_monitor(Node, ?MODULE, remote, [self(), Server, [Name, Args], Opts]),
-    receive
-        {'DOWN', Monitor, process, _, {?MODULE, Result}} -> Result;
-        {'DOWN', Monitor, process, _, _} -> gone(Process)
-    end.
-
-%% @private
--spec remote(pid(), pid() | atom(), [term()], map()) -> no_return().
-remote(Caller, Server, [Name, Args], Opts) ->
-    Watch = monitor(process, Caller),
-    {Pid, Monitor} = spawn_monitor(?MODULE, answer, [Server, Name, Args, Opts]),
-    receive
-        {'DOWN', Monitor, process, Pid, Reason} -> exit(Reason);
-        {'DOWN', Watch, process, Caller, _} -> exit(Pid, kill)
-    end.
-
-%% @private
--spec answer(pid() | atom(), iodata(), [wasmtime:value()], map()) -> no_return().
-answer(Server, Name, Args, Opts) -> exit({?MODULE, call(Server, Name, Args, Opts)}).
 
 %% @doc The instance, for everything that {@link wasmtime} does with one: memory, output. It is the
 %% server's: do not destroy it, and do not keep it, for a reset or a restart makes another.
 -spec instance(server()) -> {ok, wasmtime:instance()} | {error, wasmtime:error()}.
-instance(Server) ->
-    case wasmtime_name:find(Server) of
-        Pid when is_pid(Pid), node(Pid) =:= node() -> ask(Pid, instance, fun(Inst) -> {ok, Inst} end);
-        undefined -> gone(Server);
-        _ -> {error, wasmtime_error:badarg(call, server, <<"the server runs on another node">>)}
-    end.
+instance(Server) -> wasmtime_server_call:instance(Server).
 
 %% @doc Ends the call that runs with the trap `interrupt'; others follow.
 -spec interrupt(server()) -> ok | not_running | {error, wasmtime:error()}.
-interrupt(Server) -> ask(Server, interrupt, fun(Answer) -> Answer end).
+interrupt(Server) -> answer(wasmtime_server_call:ask(Server, interrupt)).
 
 %% @doc `in_flight': calls that run or wait; since the start: `calls' that ended, `failed' ones among
 %% them, and `fresh' instances that were made.
 -spec info(server()) -> {ok, info()} | {error, wasmtime:error()}.
-info(Server) -> ask(Server, info, fun(Info) -> {ok, Info} end).
+info(Server) -> wasmtime_server_call:ask(Server, info).
 
 %% @doc Makes a fresh instance. Calls that run or wait finish on the old one, which is destroyed then;
 %% later ones get the fresh one. An error of making it leaves everything as it is.
 -spec reset(server()) -> ok | {error, wasmtime:error() | term()}.
-reset(Server) -> ask(Server, reset, fun(Answer) -> Answer end).
+reset(Server) -> answer(wasmtime_server_call:ask(Server, reset)).
 
 %% @doc As {@link reset/1}, with another module: a compiled one, `{file, Path}' or
 %% `{file, Path, LoadOptions}'. A supervisor's restart takes the module of the child specification.
 -spec swap(server(), wasmtime_pool_options:source()) -> ok | {error, wasmtime:error() | term()}.
-swap(Server, Source) -> ask(Server, {swap, Source}, fun(Answer) -> Answer end).
+swap(Server, Source) -> answer(wasmtime_server_call:ask(Server, {swap, Source})).
 
-ask(Server, Request, Then) ->
-    case reach(Server, fun(Process) -> gen_server:call(Process, Request, infinity) end) of
-        %% Also of a process that is no server.
-        {ok, {error, _} = Error} -> Error;
-        {ok, Answer} -> Then(Answer);
-        {error, _} = Error -> Error
-    end.
-
-reach(Server, Do) ->
-    case wasmtime_name:find(Server) of
-        undefined -> gone(Server);
-        Process -> try {ok, Do(Process)} catch exit:_ -> gone(Server) end
-    end.
-
-gone(Server) ->
-    Message = wasmtime_error:text("server ~0tp does not run", [Server]),
-    {error, wasmtime_error:new(call, destroyed, Message)}.
+answer({ok, Answer}) -> Answer;
+answer(Error) -> Error.
 
 %% ---- the server -----------------------------------------------------------------------------
 

@@ -303,39 +303,6 @@ t_options(_) ->
                  wasmtime_server:start_link(Good#{instance => #{nonsense => 1}})),
     receive {'EXIT', _, #{key := nonsense}} -> ok end.
 
-%% A caller on another node is served by a process on the server's, with the same deadlines, and ends it
-%% when it dies.
-t_other_node(_) ->
-    {Peer, Node} = distributed(),
-    {ok, _} = wasmtime_server:start_link(opts(fun(X) -> X + 1 end, #{name => {global, far}})),
-    ok = global:sync(),
-    Call = fun(Name, Args, Opts) ->
-        erpc:call(Node, wasmtime_server, call, [{global, far}, Name, Args, Opts])
-    end,
-    wait_until(fun() -> is_pid(erpc:call(Node, global, whereis_name, [far])) end),
-    ?assertEqual({ok, [4]}, Call("ask", [3], #{})),
-    ?assertMatch(?WASMTIME_TRAP(timeout), Call("spin", [], #{timeout => 20})),
-    ?assertMatch(?WASMTIME_ERROR(call, badarg),
-                 erpc:call(Node, wasmtime_server, instance, [{global, far}])),
-    Pid = spawn(Node, wasmtime_server, call, [{global, far}, "spin", [], #{}]),
-    wait_until(fun() -> {ok, I} = wasmtime_server:info({global, far}), map_get(in_flight, I) =:= 1 end),
-    exit(Pid, kill),
-    ?assertEqual({ok, [1]}, wasmtime_server:call({global, far}, "count", [], #{timeout => 5000})),
-    ok = wasmtime_server:stop({global, far}),
-    ?assertMatch(?WASMTIME_ERROR(call, destroyed), wasmtime_server:call({nobody, Node}, "count", [])),
-    peer:stop(Peer),
-    ?assertMatch(?WASMTIME_ERROR(call, destroyed), wasmtime_server:call({nobody, Node}, "count", [])),
-    ok = net_kernel:stop().
-
-distributed() ->
-    _ = os:cmd("epmd -daemon"),
-    Name = list_to_atom("wasmtime_" ++ os:getpid() ++ "@127.0.0.1"),
-    {ok, _} = net_kernel:start(Name, #{name_domain => longnames}),
-    {ok, Peer, Node} = peer:start_link(#{name => peer:random_name(), host => "127.0.0.1", longnames => true,
-                                         args => ["-setcookie", atom_to_list(erlang:get_cookie()),
-                                                  "-pa" | code:get_path()]}),
-    {Peer, Node}.
-
 %% Hundreds of callers and dozens of servers are killed at random moments: the last caller is served,
 %% and nothing is left.
 t_storm(_) ->
