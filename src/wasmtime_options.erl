@@ -7,7 +7,7 @@
 -include("wasmtime_text.hrl").
 
 -export([compile/1, instance/3, resolved/1, place/1, call/1, wait/1, preinit/1]).
--export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, boolean/2, one_of/3]).
+-export([fold/4, refuse/2, refuse/3, integer/4, milliseconds/2, later/2, boolean/2, one_of/3]).
 -export_type([compile/0, pooling/0, proposal/0, instance/0, call/0, preinit/0,
               host_fun/0, place/0]).
 
@@ -346,3 +346,9 @@ milliseconds(_, Value) when is_integer(Value), Value >= 0, Value =< ?MAX_MS -> V
 milliseconds(Key, Value) ->
     refuse(Key, "~s must be milliseconds from 0 to ~w or infinity, not ~0tp",
            [Key, ?MAX_MS, Value]).
+
+%% @doc So many ms more, as far as Erlang can wait.
+%% @private
+-spec later(timeout(), non_neg_integer()) -> timeout().
+later(infinity, _) -> infinity;
+later(Ms, More) -> min(?MAX_MS, Ms + More).

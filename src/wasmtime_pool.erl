@@ -49,7 +49,7 @@ child_spec(Opts) ->
 
 shutdown(Opts) ->
     case wasmtime_pool_options:pool(Opts) of
-        {ok, #{drain_timeout := Ms}} when is_integer(Ms) -> Ms + ?GRACE;
+        {ok, #{drain_timeout := Ms}} when is_integer(Ms) -> wasmtime_options:later(Ms, ?GRACE);
         {ok, _} -> infinity;
         _ -> ?GRACE
     end.

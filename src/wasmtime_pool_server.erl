@@ -47,14 +47,11 @@ start_link(Opts) -> wasmtime_name:start_link(?MODULE, Opts).
 -spec wait(#pool{}, pos_integer(), timeout()) ->
           {ok, pos_integer()} | queue_full | queue_timeout | closed | unanswered.
 wait(#pool{server = Server}, Id, Ms) ->
-    try gen_server:call(Server, {wait, Id, Ms}, patience(Ms))
+    try gen_server:call(Server, {wait, Id, Ms}, wasmtime_options:later(Ms, ?SLACK))
     catch
         exit:{timeout, _} -> unanswered;
         exit:_ -> closed
     end.
-
-patience(infinity) -> infinity;
-patience(Ms) -> Ms + ?SLACK.
 
 %% @doc Says that a request waits no more; its row is gone.
 -spec forsaken(#pool{}, pos_integer()) -> ok.

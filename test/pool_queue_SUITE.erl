@@ -64,3 +64,25 @@ t_gave_up(_) ->
     [held] = go(Holders),
     receive {Patient, Last} -> ?assertEqual({ok, [1]}, Last) end,
     ok = wasmtime_pool:stop(Pool).
+
+%% The longest times that Erlang can wait are as good as any, also where something is added to them.
+t_longest_times(_) ->
+    Max = 16#FFFFFFFF,
+    Pool = start(#{name => longest, size => 1, queue_timeout => Max, timeout => Max, drain_timeout => Max}),
+    Holders = holders(Pool, 1),
+    Waiting = [caller(Wait) || Wait <- [fun() -> wasmtime_pool:request(Pool, "count", []) end,
+                                        fun() -> wasmtime_pool:request(Pool, "count", [], #{timeout => Max}) end,
+                                        fun() -> wasmtime_pool:run(Pool, fun(_) -> {ok, [1]} end) end]],
+    until(Pool, 1, 3),
+    [held] = go(Holders),
+    [receive {Pid, Result} -> ?assertEqual({ok, [1]}, Result) end || {Pid, _} <- Waiting],
+    ?assertEqual({ok, 0}, wasmtime_pool:drain(Pool, Max)),
+    ok = wasmtime_pool:stop(Pool, Max),
+    Spec = wasmtime_pool:child_spec(wasmtime_pool_test:opts(#{name => longest, drain_timeout => Max})),
+    ?assertMatch(#{shutdown := Max}, Spec),
+    {ok, Sup} = server_SUITE:supervisor_of([Spec]),
+    ?assertEqual(ok, supervisor:terminate_child(Sup, longest)),
+    ok = server_SUITE:stop(Sup),
+    {ok, Server} = wasmtime_server:start_link((server_SUITE:opts(fun(X) -> X end))#{timeout => Max}),
+    [?assertMatch({ok, [_]}, wasmtime_server:call(Server, "count", [], Opts)) || Opts <- [#{}, #{timeout => Max}]],
+    ok = wasmtime_server:stop(Server).
