@@ -280,7 +280,8 @@ preinit(Source, Opts, Init) ->
 %% template, and then looks nothing up; use it where instances come and go. Directories of `wasi'
 %% are opened here, an inherited environment is read here.
 %%
-%% Errors: those of {@link instantiate/2} that do not depend on the moment.
+%% Errors: those of {@link instantiate/2} that do not depend on the moment, limits that no instance could
+%% live under among them.
 -spec prepare(wasm_module(), instance_options()) -> {ok, template()} | {error, error()}.
 prepare(Mod, Opts) ->
     case instance_options(Mod, Opts) of

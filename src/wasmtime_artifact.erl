@@ -35,7 +35,7 @@
 serialize(Mod, Opts) ->
     case sealing(Opts) of
         {ok, #{key := Key}} ->
-            try wasmtime_nif:module_serialize(Mod, Key)
+            try hiding(fun() -> wasmtime_nif:module_serialize(Mod, Key) end)
             catch error:badarg -> ?BADARG(module)
             end;
         Error ->

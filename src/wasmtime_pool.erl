@@ -142,7 +142,7 @@ request(Pool, Name, Args, Opts) ->
 named(Name, {ok, Request}) ->
     case wasmtime_text:name(Name) of
         {ok, Bin} -> {ok, {Bin, Request}};
-        error -> badarg(<<"the name must be " ?TEXT>>)
+        error -> {error, wasmtime_error:badarg(call, <<"the name must be " ?TEXT>>)}
     end;
 named(_, Error) ->
     Error.
@@ -168,7 +168,9 @@ least(A, B) -> min(A, B).
 %% ended what ran). `size'; `in_flight' and `waiting' at this moment; since the start `done' and
 %% `failed' requests, and `overloaded' ones, which did not run. `latency' (of whole requests) and
 %% `queue' (their wait for a place): `count', `mean', `p50', `p90', `p99', `max' in microseconds, of
-%% requests that got a place; percentiles are up to 9 percent off.
+%% requests that got a place, whatever became of them; percentiles and `max' are the upper bounds of
+%% buckets, up to 9 percent too high. `failed' are those with a place that answered `{error, _}' or whose
+%% function raised.
 -spec stats(pool()) -> {ok, stats()} | {error, wasmtime:error()}.
 stats(Pool) ->
     with(Pool, {ok, none}, fun(#pool{words = Words, size = Size, stats = Stats}, _) ->
@@ -210,12 +212,14 @@ swap(Pool, Source) -> swap(Pool, Source, same).
 -spec swap(pool(), wasmtime_pool_options:source(), wasmtime:instance_options() | same) ->
           ok | {error, wasmtime:error()}.
 swap(Pool, Source, Instance) ->
-    with(Pool, {ok, Instance}, fun(#pool{instance = Same} = P, _) ->
+    with(Pool, {ok, Instance}, fun(#pool{instance = Same, words = Words} = P, _) ->
         Start = erlang:monotonic_time(),
         Opts = case Instance of same -> Same; _ -> Instance end,
-        case template(P, Source, Opts) of
+        case wasmtime_pool_ticket:state(Words) =:= open andalso template(P, Source, Opts) of
             {ok, Template} ->
                 swapped(wasmtime_pool_server:swap(P#pool.server, Template, Opts), P, Start);
+            false ->
+                swapped(closed, P, Start);
             Error ->
                 Error
         end

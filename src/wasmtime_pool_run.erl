@@ -160,11 +160,14 @@ delete(#pool{table = Table}, Id) ->
 
 %% ---- what is counted and told ---------------------------------------------------------------
 
-counted(#pool{stats = Stats} = Pool, Result, {Start, Queued, _} = Times) ->
-    ok = wasmtime_pool_stats:count(Stats, ending(Result)),
-    ok = wasmtime_pool_stats:time(Stats, queue, Queued),
-    ok = wasmtime_pool_stats:time(Stats, latency, erlang:monotonic_time() - Start),
+counted(#pool{stats = Stats} = Pool, Result, Times) ->
+    ok = count(Stats, ending(Result), Times),
     stopped(Pool, Result, Times).
+
+count(Stats, Ending, {Start, Queued, _}) ->
+    ok = wasmtime_pool_stats:count(Stats, Ending),
+    ok = wasmtime_pool_stats:time(Stats, queue, Queued),
+    wasmtime_pool_stats:time(Stats, latency, erlang:monotonic_time() - Start).
 
 ending({error, _}) -> failed;
 ending(_) -> done.
@@ -177,7 +180,7 @@ outcome({error, Error}) -> #{result => error, error => Error};
 outcome(_) -> #{result => ok}.
 
 raised(#pool{stats = Stats} = Pool, {Class, Reason, Stack}, {_, _, Meta} = Times) ->
-    ok = wasmtime_pool_stats:count(Stats, failed),
+    ok = count(Stats, failed, Times),
     emit(Pool, exception, durations(Times),
          Meta#{kind => Class, reason => Reason, stacktrace => Stack}).
 
@@ -213,7 +216,7 @@ published(Pid, Name) ->
 
 refused(closed, Pool, _) -> closed(Pool);
 refused(queue_full, #pool{name = Name, max_queue = Max, size = Size}, _) ->
-    overload("pool ~0tp runs ~w requests, and ~w more wait already", [Name, Size, Max]);
+    overload("pool ~0tp is full: size is ~w, and max_queue (~w) wait already", [Name, Size, Max]);
 refused(queue_timeout, #pool{name = Name}, Wait) ->
     overload("the request found no place in pool ~0tp within ~w ms", [Name, Wait]).
 

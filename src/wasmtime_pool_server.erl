@@ -76,14 +76,14 @@ ask(Server, Request, Gone) ->
 
 %% ---- life -----------------------------------------------------------------------------------
 
--spec init(map()) -> {ok, #state{}} | {stop, wasmtime_error:t()}.
+-spec init(map()) -> {ok, #state{}, hibernate} | {stop, wasmtime_error:t()}.
 init(#{drain_timeout := DrainTimeout} = Opts) ->
     process_flag(trap_exit, true),
     case wasmtime_pool_options:template(Opts) of
         {ok, Template} ->
             Pool = pool(Opts, Template),
             ok = publish(Pool),
-            {ok, #state{pool = Pool, drain_timeout = DrainTimeout, tick = tick(?QUIET)}};
+            {ok, #state{pool = Pool, drain_timeout = DrainTimeout, tick = tick(?QUIET)}, hibernate};
         {error, Error} ->
             {stop, Error}
     end.
@@ -126,7 +126,8 @@ graceful(_) -> false.
 
 %% ---- requests -------------------------------------------------------------------------------
 
--spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
+-spec handle_call(term(), gen_server:from(), #state{}) ->
+          {reply, term(), #state{}} | {reply, term(), #state{}, hibernate} | {noreply, #state{}}.
 handle_call({wait, Id, Ms}, {Pid, _} = From, #state{pool = #pool{words = Words, table = Table}} = S) ->
     case {wasmtime_pool_ticket:state(Words), wasmtime_keeper:has(Table, Id)} of
         {open, true} -> {noreply, bounded(Id, serve(enqueue(Id, From, Ms, watch(Id, Pid, S))))};
@@ -138,10 +139,16 @@ handle_call({drain, Ms}, From, #state{pool = #pool{words = Words}, drains = Drai
     Timer = after_ms(Ms, drain_over),
     Drain = #drain{from = From, since = erlang:monotonic_time()},
     {noreply, drained(hurry(S#state{drains = Drains#{Timer => Drain}}))};
-handle_call({swap, Template, Instance}, _, #state{pool = Pool} = S) ->
-    Next = Pool#pool{template = Template, instance = Instance},
-    ok = publish(Next),
-    {reply, ok, S#state{pool = Next}};
+handle_call({swap, Template, Instance}, _, #state{pool = #pool{words = Words} = Pool} = S) ->
+    case wasmtime_pool_ticket:state(Words) of
+        open ->
+            Next = Pool#pool{template = Template, instance = Instance},
+            ok = publish(Next),
+            %% What is garbage holds the old module.
+            {reply, ok, S#state{pool = Next}, hibernate};
+        _ ->
+            {reply, closed, S}
+    end;
 handle_call(_, _, S) ->
     {reply, {error, wasmtime_error:badarg(pool, <<"no request of a wasmtime_pool">>)}, S}.
 

@@ -69,7 +69,7 @@ child_spec(Opts) ->
 %% artifact that each start loads anew. `instance': options of {@link wasmtime:instantiate/2} (`#{}').
 %% `init': calls that a fresh instance begins with, names or `{Name, Args}', or a function of the
 %% instance that returns `ok' (none); a process of its own makes them, without a limit of time, and the
-%% server answers meanwhile. `name': an atom, `{local, Atom}', `{global, Term}' or
+%% server answers meanwhile. An init cannot call its own server before that has an instance. `name': an atom, `{local, Atom}', `{global, Term}' or
 %% `{via, Module, Term}' (none). `timeout': ms of a call that names none, its wait included, or
 %% `infinity' (`infinity'). `on_trap': `keep' (the default), or `stop' the server when a call ends with
 %% class `trap' or `exit', or its caller dies.
@@ -127,7 +127,8 @@ call(Server, Name, Args, Opts) ->
 -spec instance(server()) -> {ok, wasmtime:instance()} | {error, wasmtime:error()}.
 instance(Server) -> wasmtime_server_call:instance(Server).
 
-%% @doc Ends the call that runs with the trap `interrupt'; others follow.
+%% @doc Ends the call that runs with the trap `interrupt', and those that run on instances from before a
+%% reset or swap; others follow. Not an `init'.
 -spec interrupt(server()) -> ok | not_running | {error, wasmtime:error()}.
 interrupt(Server) -> answer(wasmtime_server_call:ask(Server, interrupt)).
 
@@ -177,18 +178,24 @@ format_status(Status) -> wasmtime_error:hide(Status).
 
 %% @private
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
+handle_call(Request, {Maker, _}, #state{maker = {Maker, _}, inst = Inst} = S)
+  when Inst =:= none, Request =/= info, Request =/= interrupt; Request =:= reset; element(1, Request) =:= swap ->
+    %% It would wait for itself.
+    Message = <<"an init cannot ask its own server for an instance that is not made yet">>,
+    {reply, {error, wasmtime_error:badarg(call, server, Message)}, S};
 handle_call({enter, Ref}, {Pid, _} = From, S) ->
     reply(enter, Ref, From, entered(Ref, Pid, forgotten(Ref, S)));
 handle_call(instance, From, S) ->
     reply(instance, make_ref(), From, S);
-handle_call(interrupt, _, #state{inst = none} = S) ->
-    {reply, not_running, S};
-handle_call(interrupt, _, #state{inst = Inst} = S) ->
-    {reply, wasmtime:interrupt(Inst), S};
+handle_call(interrupt, _, #state{table = Table, fresh = Fresh} = S) ->
+    %% Not the one that is being made.
+    Answers = [wasmtime:interrupt(Inst) || {Id, _, Inst} <- wasmtime_keeper:rows(Table), Id =< Fresh],
+    {reply, hd([Answer || ok = Answer <- Answers] ++ [not_running]), S};
 handle_call(info, _, #state{calls = Calls, counts = Counts, fresh = Fresh} = S) ->
     {reply, Counts#{in_flight => map_size(Calls), fresh => Fresh}, S};
-handle_call(start, From, #state{opts = #{module := Source}} = S) ->
-    {noreply, change(From, Source, S)};
+handle_call(start, From, #state{opts = #{module := Source} = Opts} = S) ->
+    %% Kept there, a module would outlive a swap.
+    {noreply, change(From, Source, S#state{opts = Opts#{module := none}})};
 handle_call(reset, From, S) ->
     {noreply, change(From, same, S)};
 handle_call({swap, Source}, From, S) ->
@@ -218,7 +225,8 @@ handle_cast({leave, Ref, Ending}, S) ->
 handle_cast(_, S) -> {noreply, S}.
 
 %% @private
--spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
+-spec handle_info(term(), #state{}) ->
+          {noreply, #state{}} | {noreply, #state{}, hibernate} | {stop, term(), #state{}}.
 handle_info({'DOWN', Monitor, process, _, Reason}, #state{maker = {_, Monitor}, table = Table} = S) ->
     Made = wasmtime_server_make:result(Reason, Table, S#state.fresh + 1),
     made(Made, S#state{maker = none});
@@ -293,7 +301,8 @@ next(S) ->
 made({ok, Mod, Inst}, #state{changes = [{From, _} | Rest], fresh = Fresh} = S) ->
     gen_server:reply(From, ok),
     Next = S#state{module = Mod, inst = Inst, fresh = Fresh + 1, changes = Rest},
-    {noreply, next(retired(max(1, Fresh), welcomed(Next)))};
+    %% What is garbage holds the old module.
+    {noreply, next(retired(max(1, Fresh), welcomed(Next))), hibernate};
 made({error, Error}, #state{inst = none, opts = #{name := Name}} = S) ->
     %% What is logged of it keeps no module alive.
     {stop, Error, S#state{opts = #{name => Name}, module = none, changes = []}};

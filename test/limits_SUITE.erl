@@ -207,3 +207,22 @@ t_absurd_memory(_) ->
     ?assertMatch(?WASMTIME_ERROR(limit, memory_limit), instantiate(Mod, #{})),
     ?assertMatch(?WASMTIME_ERROR(instantiate, out_of_memory),
                  instantiate(Mod, #{memory_limit => unlimited})).
+
+%% Limits that refuse every instance refuse the template, with the same class and kind; those that allow one
+%% allow the template.
+t_prepared(_) ->
+    [begin
+         Module = mod(Name),
+         Kind = fun({error, #{class := limit, kind := K}}) -> K; (_) -> ok end,
+         Expected = Kind(instantiate(Module, Opts)),
+         ?assertEqual({Name, Opts, Expected}, {Name, Opts, Kind(wasmtime_test:prepare(Module, Opts))})
+     end || {Name, Opts} <- [{memory, #{memory_limit => Limit}} || Limit <- [0, ?PAGE, 2 * ?PAGE - 1, 2 * ?PAGE]]
+                ++ [{memories, #{Key => Limit}} || Key <- [memory_limit, total_memory_limit],
+                                                   Limit <- [0, ?PAGE, 2 * ?PAGE, 3 * ?PAGE, 4 * ?PAGE, unlimited]]
+                ++ [{tables, #{max_tables => Limit}} || Limit <- [0, 1, 2, 3]]
+                ++ [{tables, #{max_table_elements => Limit}} || Limit <- [0, 9, 10, 19, 20, 100]]
+                ++ [{add, #{max_instances => Limit}} || Limit <- [0, 1]]
+                ++ [{memory, #{links => [{"other", mod(memories)}], Key => Limit}}
+                    || {Key, Limits} <- [{max_instances, [1, 2]},
+                                         {total_memory_limit, [4 * ?PAGE, 5 * ?PAGE - 1, 5 * ?PAGE]}],
+                       Limit <- Limits]].

@@ -127,6 +127,41 @@ t_swap_while_waiting(_) ->
     ?assertEqual({ok, [-3]}, wasmtime_pool:request(Pool, "ask", [3])),
     ok = wasmtime_pool:stop(Pool).
 
+%% A pool that is drained takes no other module, whatever that is.
+t_swap_of_a_drained_pool(_) ->
+    Pool = start(#{}),
+    {ok, 0} = wasmtime_pool:drain(Pool),
+    [?assertMatch(?WASMTIME_ERROR(pool, closed), wasmtime_pool:swap(Pool, Source))
+     || Source <- [mod(service), {file, "/nonexistent"}]],
+    ok = wasmtime_pool:stop(Pool).
+
+%% Limits that no instance could live under are refused at the start and by a swap, which leaves all as it is.
+t_impossible_limits(_) ->
+    Impossible = maps:put(memory_limit, 1, instance(fun(X) -> X end)),
+    ?assertMatch(?WASMTIME_ERROR(limit, memory_limit),
+                 wasmtime_pool:start_link(#{module => mod(service), instance => Impossible})),
+    Pool = start(#{}),
+    ?assertMatch(?WASMTIME_ERROR(limit, memory_limit), wasmtime_pool:swap(Pool, mod(service), Impossible)),
+    ?assertEqual({ok, [1]}, wasmtime_pool:request(Pool, "count", [])),
+    ok = wasmtime_pool:stop(Pool).
+
+%% Modules that were swapped out go, also while the pool, or a server, has nothing to do.
+t_swapped_out(_) ->
+    File = {file, artifact(version(3001))},
+    Before = maps:get(modules, settled()),
+    Opts = #{module => File, instance => instance(fun(X) -> X end)},
+    {ok, Pool} = wasmtime_test:in_process(fun() -> unlinked(wasmtime_pool:start_link(Opts)) end),
+    {ok, Server} = wasmtime_test:in_process(fun() -> unlinked(wasmtime_server:start_link(Opts)) end),
+    [ok = wasmtime_test:in_process(fun() -> Swap(Process, File) end)
+     || _ <- lists:seq(1, 10), {Swap, Process} <- [{fun wasmtime_pool:swap/2, Pool}, {fun wasmtime_server:swap/2, Server}]],
+    wait_until(fun() -> maps:get(modules, wasmtime_nif:live()) =:= Before + 2 end),
+    ?assertEqual({ok, [3001]}, wasmtime_pool:request(Pool, "version", [])),
+    ?assertEqual({ok, [3001]}, wasmtime_server:call(Server, "version", [])),
+    ok = wasmtime_server:stop(Server),
+    ok = wasmtime_pool:stop(Pool).
+
+unlinked({ok, Pid} = Started) -> unlink(Pid), Started.
+
 %% ---- life -----------------------------------------------------------------------------------
 
 %% A supervisor stops a pool after what runs has finished, and starts one that was killed anew, from its

@@ -178,3 +178,46 @@ t_own_timeout(_) ->
     ?assertEqual({ok, [1]}, wasmtime_server:call(Server, "count", [])),
     ?assertEqual([], [M || M <- wasmtime_test:mailbox(), element(1, M) =/= 'DOWN']),
     ok = wasmtime_server:stop(Server).
+
+%% An init that asks its own server for what it has not made yet is told so, and waits for nothing; in a reset
+%% it finds the instance before.
+t_own_server(_) ->
+    Self = self(),
+    Init = fun(_) ->
+        Asks = [fun(S) -> wasmtime_server:call(S, "count", []) end,
+                fun(S) -> wasmtime_server:call(S, "count", [], #{timeout => 60_000}) end,
+                fun wasmtime_server:instance/1, fun wasmtime_server:reset/1,
+                fun(S) -> wasmtime_server:swap(S, mod(service)) end,
+                fun wasmtime_server:info/1, fun wasmtime_server:interrupt/1],
+        Self ! {said, [sort(Ask(own)) || Ask <- Asks]},
+        ok
+    end,
+    Server = start(Init, #{name => own}),
+    receive {said, First} -> ?assertEqual([server, server, server, server, server, ok, not_running], First) end,
+    ok = wasmtime_server:reset(Server),
+    receive {said, Second} -> ?assertEqual([ok, ok, ok, server, server, ok, not_running], Second) end,
+    ok = wasmtime_server:stop(Server).
+
+sort({error, #{class := call, kind := badarg, key := Key}}) -> Key;
+sort({ok, _}) -> ok;
+sort(Other) -> Other.
+
+%% Calls that hang on the instance before a reset or swap can be interrupted as well as the present one.
+t_interrupt_after_a_change(_) ->
+    Server = start([], #{}),
+    Spin = fun() ->
+        {Pid, _} = caller(fun() -> wasmtime_server:call(Server, "spin", []) end),
+        calling(Pid),
+        Pid
+    end,
+    First = Spin(),
+    ok = wasmtime_server:reset(Server),
+    Second = Spin(),
+    ok = wasmtime_server:swap(Server, mod(version(1002))),
+    Third = Spin(),
+    ?assertEqual(ok, wasmtime_server:interrupt(Server)),
+    [receive {Pid, Result} -> ?assertMatch(?WASMTIME_TRAP(interrupt), Result) end || Pid <- [First, Second, Third]],
+    wait_until(fun() -> {ok, #{in_flight := N}} = wasmtime_server:info(Server), N =:= 0 end),
+    ?assertEqual(not_running, wasmtime_server:interrupt(Server)),
+    ?assertEqual({ok, [1002]}, wasmtime_server:call(Server, "version", [])),
+    ok = wasmtime_server:stop(Server).

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
+use crate::guest::needs;
 use crate::linker::{Linked, Shape};
 use crate::links::{Chain, Link};
 use crate::module::Module;
@@ -75,6 +76,22 @@ impl Template {
             inbox_limit: options.inbox_limit,
             sends,
         })
+    }
+
+    /// Refuses limits that no instance of it could live under.
+    ///
+    /// # Errors
+    /// Class `limit`.
+    pub fn must_fit(&self) -> Result<()> {
+        let needs = needs(&self.module, &self.linked);
+        needs.must_fit(&self.limits)?;
+        let table = |module: &wasmtime::Module| module.resources_required().max_initial_table_size;
+        let largest = match &*self.linked {
+            Linked::Alone(_) => table(self.module.wasmtime()),
+            Linked::Chain(chain) => chain.parts().iter().filter_map(|p| table(p.module())).max(),
+        };
+        let largest = largest.unwrap_or_default();
+        needs.can_begin(largest, &self.limits)
     }
 
     /// True when instantiation does more than a normal scheduler should wait for.

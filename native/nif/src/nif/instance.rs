@@ -86,7 +86,8 @@ fn new<'a>(
     })
 }
 
-/// Checks and links options once. A host that they name serves every instance.
+/// Checks and links options once, limits against what the module begins with. A host that they name
+/// serves every instance.
 #[rustler::nif(schedule = "DirtyIo")]
 fn instance_prepare<'a>(
     env: Env<'a>,
@@ -97,6 +98,7 @@ fn instance_prepare<'a>(
         let (options, processes) = options::instance(opts)?;
         let links = options::links(opts)?;
         let template = Template::linked(module.get(), &options, &links);
+        let template = template.and_then(|template| template.must_fit().map(|()| template));
         Ok(answer(env, template.map(|t| ResourceArc::new(Prepared::new(t, processes)))))
     })
 }

@@ -49,7 +49,7 @@ pub(super) fn places(module: &Module, linked: &Linked, clears: usize) -> Result<
 }
 
 /// What must be within the limits before anything is made.
-pub(super) fn needs<'a>(module: &'a Module, linked: &'a Linked) -> Needs<'a> {
+pub(crate) fn needs<'a>(module: &'a Module, linked: &'a Linked) -> Needs<'a> {
     let most = module.engine().pool().most();
     match linked {
         Linked::Alone(_) => {

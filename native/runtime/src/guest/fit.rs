@@ -6,7 +6,7 @@ use crate::memory::MemoryPlan;
 use crate::options::Limits;
 
 /// What all modules of an instance define together.
-pub(super) struct Needs<'a> {
+pub(crate) struct Needs<'a> {
     pub(super) memories: &'a [MemoryPlan],
     pub(super) tables: usize,
     pub(super) modules: usize,
@@ -20,7 +20,7 @@ impl Needs<'_> {
     ///
     /// # Errors
     /// Class `limit`: `memory_limit`, `table_limit`, `instance_limit`.
-    pub(super) fn must_fit(&self, limits: &Limits) -> Result<u64> {
+    pub(crate) fn must_fit(&self, limits: &Limits) -> Result<u64> {
         self.counts(limits)?;
         let (mut all, mut growth) = (0_u64, 0_u64);
         for plan in self.memories.iter().filter(|plan| plan.shared) {
@@ -43,6 +43,30 @@ impl Needs<'_> {
                 Err(exceeded(Kind::MemoryLimit, "total_memory_limit", message))
             }
         }
+    }
+
+    /// What every instance begins with: the limits would refuse it while it is made.
+    ///
+    /// # Errors
+    /// Class `limit`: `memory_limit`, `table_limit`.
+    pub(crate) fn can_begin(&self, largest_table: u64, limits: &Limits) -> Result<()> {
+        let bytes = || self.memories.iter().filter(|plan| !plan.shared).map(|plan| plan.min_bytes);
+        let largest = bytes().max().unwrap_or_default();
+        if let Some(limit) = limits.memory.filter(|limit| largest > *limit) {
+            let message = format!("a memory of {largest} bytes is over memory_limit ({limit})");
+            return Err(exceeded(Kind::MemoryLimit, "memory_limit", message));
+        }
+        let all = bytes().fold(0, u64::saturating_add);
+        if let Some(limit) = limits.total_memory.filter(|limit| all > *limit) {
+            let message = format!("memories of {all} bytes are over total_memory_limit ({limit})");
+            return Err(exceeded(Kind::MemoryLimit, "total_memory_limit", message));
+        }
+        if let Some(limit) = limits.table_elements.filter(|limit| largest_table > *limit) {
+            let message =
+                format!("a table of {largest_table} elements is over max_table_elements ({limit})");
+            return Err(exceeded(Kind::TableLimit, "max_table_elements", message));
+        }
+        Ok(())
     }
 
     fn counts(&self, limits: &Limits) -> Result<()> {

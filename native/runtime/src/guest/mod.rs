@@ -29,6 +29,7 @@ mod store;
 mod type_name;
 mod view;
 
+pub(crate) use chain::needs;
 pub use control::Control;
 pub(crate) use control::destroyed;
 pub use end::Destroyed;
