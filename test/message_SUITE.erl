@@ -85,6 +85,10 @@ t_no_module(_) ->
           || Source <- [Component, {wat, "(component)"}, {wat, <<" (; one ;) ;; two\n ( component $c (core module))">>}]],
          ?assertMatch({error, #{class := compile, kind := malformed}}, Do({wat, "component"}))
      end || Do <- [fun wasmtime:compile/1, fun wasmtime:validate/1]],
+    Preinit = fun(Bin) -> wasmtime:preinit(Bin, #{}, []) end,
+    tells(preinit, malformed, ["deserialize"], Preinit(Artifact)),
+    tells(preinit, malformed, ["does not begin with"], Preinit(<<"GIF89a">>)),
+    tells(preinit, unsupported, ["component"], Preinit(Component)),
     tells(compile, unsupported, ["components are not supported"], wasmtime:wat2wasm("(component)")),
     ?assertMatch({error, #{kind := malformed}}, wasmtime:wat2wasm("(module (component))")).
 

@@ -36,6 +36,8 @@ use wasmtime::{ExternType, ImportType, ModuleExport};
 pub use facts::Facts;
 pub use inspect::{Export, ExternKind, Import};
 use kept::Kept;
+#[cfg(feature = "compiler")]
+pub(crate) use source::foreign;
 pub use source::{parse_wat, validate};
 
 use crate::counts::{Live, Object};

@@ -97,15 +97,10 @@ pub fn validate(engine: &Engine, wasm: &[u8]) -> Result<()> {
         Some(Err(_)) if is_text(wasm) => {
             return Err(malformed("not WebAssembly but text: give it as {wat, Text}".into()));
         }
-        Some(Err(_)) if wasm.starts_with(b"\x7fELF") => {
-            let message = "not WebAssembly but machine code: deserialize loads an artifact";
-            return Err(malformed(message.into()));
+        Some(Err(error)) => {
+            let foreign = foreign(wasm).map(str::to_owned);
+            return Err(malformed(foreign.unwrap_or_else(|| format!("not WebAssembly: {error}"))));
         }
-        // The parser's message shows the bytes one a line.
-        Some(Err(_)) if !wasm.starts_with(b"\0asm") => {
-            return Err(malformed("not WebAssembly: it does not begin with \\0asm".into()));
-        }
-        Some(Err(error)) => return Err(malformed(format!("not WebAssembly: {error}"))),
         None => return Err(malformed("not WebAssembly: no bytes".into())),
     }
     crew::muster(engine.wasmtime())?;
@@ -144,6 +139,17 @@ fn has_shared(payload: Payload<'_>) -> bool {
             memories.into_iter().flatten().any(|memory| memory.shared)
         }
         _ => false,
+    }
+}
+
+/// What bytes are that do not begin as WebAssembly: the parser's message shows each on a line.
+pub(crate) fn foreign(wasm: &[u8]) -> Option<&'static str> {
+    if wasm.starts_with(b"\x7fELF") {
+        Some("not WebAssembly but machine code: deserialize loads an artifact")
+    } else if !wasm.starts_with(b"\0asm") {
+        Some("not WebAssembly: it does not begin with \\0asm")
+    } else {
+        None
     }
 }
 

@@ -4,12 +4,13 @@
 use super::elements::{self, Segment};
 use super::sections::unreadable;
 use crate::error::{Class, Error, Kind, Result};
+use crate::module::foreign;
 use std::collections::BTreeSet;
 use wasmparser::{
-    AbstractHeapType, CompositeInnerType, DataKind, DataSectionReader, ElementSectionReader,
-    ExportSectionReader, ExternalKind, GlobalSectionReader, HeapType, ImportSectionReader,
-    MemorySectionReader, MemoryType, Parser, Payload, RefType, TableInit, TableSectionReader,
-    TableType, TypeRef, TypeSectionReader, ValType, Validator, WasmFeatures,
+    AbstractHeapType, BinaryReaderError, CompositeInnerType, DataKind, DataSectionReader,
+    ElementSectionReader, ExportSectionReader, ExternalKind, GlobalSectionReader, HeapType,
+    ImportSectionReader, MemorySectionReader, MemoryType, Parser, Payload, RefType, TableInit,
+    TableSectionReader, TableType, TypeRef, TypeSectionReader, ValType, Validator, WasmFeatures,
 };
 
 /// Names that the instrumented module exports begin with this.
@@ -53,6 +54,12 @@ pub(super) struct Shape {
     data_count: bool,
 }
 
+fn invalid(wasm: &[u8], error: &BinaryReaderError) -> Error {
+    let foreign = foreign(wasm).map(str::to_owned);
+    let message = foreign.unwrap_or_else(|| format!("not a valid WebAssembly module: {error}"));
+    refuse(Kind::Malformed, message)
+}
+
 /// The shape of a module that can be pre-initialized.
 ///
 /// Errors are of class `preinit`: `malformed` for what is not a valid module, else what is refused.
@@ -62,7 +69,7 @@ pub(super) fn inspect(wasm: &[u8]) -> Result<Shape> {
     }
     let types = Validator::new_with_features(features())
         .validate_all(wasm)
-        .map_err(|e| refuse(Kind::Malformed, format!("not a valid WebAssembly module: {e}")))?;
+        .map_err(|error| invalid(wasm, &error))?;
     let mut shape = Shape::default();
     for payload in Parser::new(0).parse_all(wasm) {
         shape.visit(payload.map_err(unreadable)?)?;
