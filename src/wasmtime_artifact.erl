@@ -120,5 +120,4 @@ hiding(Do) ->
     end.
 
 bare({Module, Function, Args, Where}) when is_list(Args) -> {Module, Function, length(Args), Where};
-bare({Fun, Args, Where}) when is_list(Args) -> {Fun, length(Args), Where};
 bare(Frame) -> Frame.

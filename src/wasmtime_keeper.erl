@@ -21,13 +21,11 @@
 
 %% @doc A table of `{Id, Holder, Instance | none}', which any process may write. It outlives the
 %% calling process just long enough to end what it holds; `Clean' runs then, too.
--spec start_link(clean()) -> {ok, ets:table()} | {error, term()}.
+-spec start_link(clean()) -> {ok, ets:table()}.
 start_link(Clean) ->
     %% It links itself: a parent's end would be logged as its own.
-    case gen_server:start(?MODULE, {self(), Clean}, []) of
-        {ok, Keeper} -> {ok, gen_server:call(Keeper, table, infinity)};
-        Error -> Error
-    end.
+    {ok, Keeper} = gen_server:start(?MODULE, {self(), Clean}, []),
+    {ok, gen_server:call(Keeper, table, infinity)}.
 
 %% @doc Whether the table of the calling process has its keeper still.
 -spec is_alive(ets:table()) -> boolean().

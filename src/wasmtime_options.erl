@@ -351,4 +351,4 @@ milliseconds(Key, Value) ->
 %% @private
 -spec later(timeout(), non_neg_integer()) -> timeout().
 later(infinity, _) -> infinity;
-later(Ms, More) -> min(?MAX_MS, Ms + More).
+later(Ms, More) when is_integer(Ms), is_integer(More) -> min(?MAX_MS, Ms + More).
