@@ -106,7 +106,7 @@ t_type_of_no_function(_) ->
     Inst = inst(add),
     New = fun(Where) -> wasmtime:array_new(Inst, Where, []) end,
     [tells(ref, badarg, ["there is no exported function \"nope\""], New({Where, "nope", 1})) || Where <- [param, result]],
-    tells(ref, badarg, ["there is no imported function a.b"], New({param, {"a", "b"}, 1})),
+    tells(ref, badarg, ["there is no imported function \"a\".\"b\""], New({param, {"a", "b"}, 1})),
     tells(ref, badarg, ["there is no parameter 3 of the exported function \"add\""], New({param, "add", 3})),
     ok = wasmtime:destroy(Inst).
 

@@ -203,12 +203,12 @@ t_timeout_of_a_suspended_pool(_) ->
 t_timeout_message(_) ->
     Pool = start(#{size => 1, timeout => 5000}),
     [Holder] = holders(Pool, 1),
-    {Pid, _} = caller(fun() -> wasmtime_pool:request(Pool, "spin", [], #{timeout => 300}) end),
+    {Pid, _} = caller(fun() -> wasmtime_pool:request(Pool, "spin", [], #{timeout => 1500}) end),
     until(Pool, 1, 1),
     timer:sleep(20),
     [held] = go([Holder]),
     receive {Pid, {error, #{kind := timeout, message := Message}}} ->
-        ?assertEqual(<<"the call did not end within 300 ms">>, Message)
+        ?assertEqual(<<"the call did not end within 1500 ms">>, Message)
     end,
     ok = wasmtime_pool:stop(Pool).
 
