@@ -132,7 +132,7 @@ fn overwrite(bytes: &mut [u8], at: usize, with: &[u8]) {
 }
 
 /// Writes a trailer that suits what stands before it.
-fn sign(bytes: &mut Vec<u8>, footer: usize) {
+fn sign(bytes: &mut [u8], footer: usize) {
     let Some(end) = bytes.len().checked_sub(TRAILER).filter(|end| *end >= footer) else { return };
     let mut fields = Vec::new();
     fields.extend((footer as u64).to_le_bytes());

@@ -71,10 +71,10 @@ fn takes_nothing(module: &Module, name: &str) -> bool {
 fn dirty(ours: &Ours, name: &str, random: &mut Random) {
     ours.access(|view| {
         let Ok(size) = view.size(Some(name)) else { return Ok(()) };
-        for _ in 0..random.next() % 40 {
-            let len = random.next() as usize % 9000;
+        for _ in 0..random.number() % 40 {
+            let len = random.number() as usize % 9000;
             let bytes = random.bytes(len.min(size.bytes));
-            let at = random.next() % (size.bytes - bytes.len() + 1) as u64;
+            let at = random.number() % (size.bytes - bytes.len() + 1) as u64;
             view.write(Some(name), at, &bytes)?;
         }
         Ok(())

@@ -62,7 +62,7 @@ fn replay(name: &str, usual: u64) -> usize {
     }
     for seed in 0..rounds(usual) {
         let mut random = Random::new(seed);
-        let len = random.next() % LONGEST;
+        let len = random.number() % LONGEST;
         try_one(target, &random.bytes(len as usize), &format!("seed {seed}"));
     }
     count_reached() - before
