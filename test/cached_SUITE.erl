@@ -221,7 +221,9 @@ node_makes(Dir, I) ->
     Large = large(),
     _ = wasmtime:compile(Large),
     ok = file:write_file(filename:join(Dir, "start"), <<>>),
-    [event(Large, Dir, #{version => {I, J}}) || J <- lists:seq(1, 8)].
+    [event(Large, Dir, #{version => {I, J}}) || J <- lists:seq(1, 8)],
+    %% Whoever kills it finds it.
+    timer:sleep(infinity).
 
 %% What takes most of its time to be written.
 large() ->

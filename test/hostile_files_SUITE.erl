@@ -130,14 +130,19 @@ t_removed_while_open(Config) ->
          Dir = wasmtime_test:temp(Config, "dir"),
          Inst = preview1:inst(#{dirs => [{"/d", Dir, write}], stdout => capture}),
          Game(Inst),
-         ?assertEqual({Game, Answer}, {Game, wasmtime_nif:instance_destroy(element(2, Inst))}),
+         ?assertEqual({Game, Answer}, {Game, destroyed_at_once(Inst)}),
          ok = wasmtime:destroy(Inst)
      end || {Answer, Game} <- Games],
     [begin
          Inst = preview1:inst(#{Stream => {file, wasmtime_test:write(wasmtime_test:temp(Config, "s"), "file", <<>>)}}),
-         ?assertEqual({Stream, dirty}, {Stream, wasmtime_nif:instance_destroy(element(2, Inst))}),
+         ?assertEqual({Stream, dirty}, {Stream, destroyed_at_once(Inst)}),
          ok = wasmtime:destroy(Inst)
      end || Stream <- [stdin, stdout, stderr]].
+
+%% A thread that still has the guest would be waited for.
+destroyed_at_once(Inst) ->
+    wasmtime_test:wait_until(fun() -> maps:get(threads_running, wasmtime_nif:live()) =:= 0 end),
+    wasmtime_nif:instance_destroy(element(2, Inst)).
 
 %% ---- listings -------------------------------------------------------------------------------
 

@@ -95,7 +95,8 @@ purge() ->
     Calls = calls(Insts),
     {module, _} = code:load_file(wasmtime_call),
     ?assert(code:purge(wasmtime_call)),
-    [receive {'DOWN', M, _, _, killed} -> ok end || {_, M} <- Calls],
+    %% The one that waits behind another may have its turn before it is killed.
+    [receive {'DOWN', M, _, _, Reason} -> ?assert(lists:member(Reason, [killed, {ok, [1]}])) end || {_, M} <- Calls],
     usable(Insts),
     [ok = wasmtime:destroy(Inst) || Inst <- Insts],
     ?assertEqual(Before, live()),
