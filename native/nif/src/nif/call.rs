@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rustler::{Encoder, Env, ListIterator, LocalPid, NifResult, ResourceArc, Term};
-use wasmtime_beam::error::{Class, Error, Kind, Quoted, Result};
-use wasmtime_beam::guest::{Awaited, Job, JobId, Reason, Request, Submitted};
+use wasmtime_beam::error::{Quoted, Result};
+use wasmtime_beam::guest::{Awaited, Job, JobId, Reason, Request, Submitted, unknown_function};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
 
@@ -214,13 +214,8 @@ fn request(
     values: ListIterator<'_>,
     fuel: Option<u64>,
 ) -> Result<Request> {
-    let signature = instance.guest().module().function(name).ok_or_else(|| {
-        Error::new(
-            Class::Call,
-            Kind::UnknownExport,
-            format!("no exported function {}", Quoted(name)),
-        )
-    })?;
+    let signature = instance.guest().module().function(name);
+    let signature = signature.ok_or_else(|| unknown_function(name))?;
     let what = format_args!("the function {}", Quoted(name));
     let args = value::decode_list(values, &signature.params, &what)?;
     Ok(Request::Call { export: name.to_owned(), args, fuel })

@@ -13,7 +13,7 @@ use super::host_call::visiting;
 use super::job::{JobId, Outcome, Request};
 use super::refs::{Ref, enter_all, leave_all};
 use super::store::{Data, StoreCell};
-use super::view::{heap_full, is_heap_full};
+use super::view::{heap_full, is_heap_full, unknown_function};
 use crate::error::{Class, Error, Kind, Quoted, Result};
 use crate::inject::point;
 use crate::linker::Linked;
@@ -171,10 +171,9 @@ impl Callee {
     /// The function, and how many results it has.
     fn find(&self, mut store: impl AsContextMut<Data = Data>) -> Result<(Func, usize)> {
         match self {
-            Callee::Export(name) => exported(&mut store, name).ok_or_else(|| {
-                let message = format!("no exported function {}", Quoted(name));
-                Error::new(Class::Call, Kind::UnknownExport, message)
-            }),
+            Callee::Export(name) => {
+                exported(&mut store, name).ok_or_else(|| unknown_function(name))
+            }
             Callee::Ref(reference) => {
                 let control = &store.as_context().data().control;
                 let func = reference.func_in(control, "the function")?;

@@ -25,24 +25,18 @@ impl Needs<'_> {
         let (mut all, mut growth) = (0_u64, 0_u64);
         for plan in self.memories.iter().filter(|plan| plan.shared) {
             let most = plan.max_bytes.unwrap_or(u64::MAX).min(self.most);
-            if let Some(limit) = limits.memory.filter(|limit| most > *limit) {
-                let message = format!(
-                    "a shared memory may grow to {most} bytes, over memory_limit ({limit})"
-                );
-                return Err(exceeded(Kind::MemoryLimit, "memory_limit", message));
-            }
+            within(most, limits.memory, Kind::MemoryLimit, "memory_limit", |limit| {
+                format!("a shared memory may grow to {most} bytes, over memory_limit ({limit})")
+            })?;
             all = all.saturating_add(most);
             growth = growth.saturating_add(most.saturating_sub(plan.min_bytes));
         }
-        match limits.total_memory.filter(|limit| all > *limit) {
-            None => Ok(growth),
-            Some(limit) => {
-                let message = format!(
-                    "shared memories may grow to {all} bytes together, over total_memory_limit ({limit})"
-                );
-                Err(exceeded(Kind::MemoryLimit, "total_memory_limit", message))
-            }
-        }
+        within(all, limits.total_memory, Kind::MemoryLimit, "total_memory_limit", |limit| {
+            format!(
+                "shared memories may grow to {all} bytes together, over total_memory_limit ({limit})"
+            )
+        })?;
+        Ok(growth)
     }
 
     /// What every instance begins with: the limits would refuse it while it is made.
@@ -52,35 +46,42 @@ impl Needs<'_> {
     pub(crate) fn can_begin(&self, largest_table: u64, limits: &Limits) -> Result<()> {
         let bytes = || self.memories.iter().filter(|plan| !plan.shared).map(|plan| plan.min_bytes);
         let largest = bytes().max().unwrap_or_default();
-        if let Some(limit) = limits.memory.filter(|limit| largest > *limit) {
-            let message = format!("a memory of {largest} bytes is over memory_limit ({limit})");
-            return Err(exceeded(Kind::MemoryLimit, "memory_limit", message));
-        }
+        within(largest, limits.memory, Kind::MemoryLimit, "memory_limit", |limit| {
+            format!("a memory of {largest} bytes is over memory_limit ({limit})")
+        })?;
         let all = bytes().fold(0, u64::saturating_add);
-        if let Some(limit) = limits.total_memory.filter(|limit| all > *limit) {
-            let message = format!("memories of {all} bytes are over total_memory_limit ({limit})");
-            return Err(exceeded(Kind::MemoryLimit, "total_memory_limit", message));
-        }
-        if let Some(limit) = limits.table_elements.filter(|limit| largest_table > *limit) {
-            let message =
-                format!("a table of {largest_table} elements is over max_table_elements ({limit})");
-            return Err(exceeded(Kind::TableLimit, "max_table_elements", message));
-        }
-        Ok(())
+        within(all, limits.total_memory, Kind::MemoryLimit, "total_memory_limit", |limit| {
+            format!("memories of {all} bytes are over total_memory_limit ({limit})")
+        })?;
+        let table = largest_table;
+        within(table, limits.table_elements, Kind::TableLimit, "max_table_elements", |limit| {
+            format!("a table of {table} elements is over max_table_elements ({limit})")
+        })
     }
 
     fn counts(&self, limits: &Limits) -> Result<()> {
         let (tables, modules) = (self.tables as u64, self.modules as u64);
-        if let Some(limit) = limits.tables.filter(|limit| tables > *limit) {
-            let message = format!("{tables} tables are over max_tables ({limit})");
-            return Err(exceeded(Kind::TableLimit, "max_tables", message));
-        }
-        if let Some(limit) = limits.instances.filter(|limit| modules > *limit) {
-            let message =
-                format!("{modules} modules in one instance are over max_instances ({limit})");
-            return Err(exceeded(Kind::InstanceLimit, "max_instances", message));
-        }
-        Ok(())
+        within(tables, limits.tables, Kind::TableLimit, "max_tables", |limit| {
+            format!("{tables} tables are over max_tables ({limit})")
+        })?;
+        within(modules, limits.instances, Kind::InstanceLimit, "max_instances", |limit| {
+            format!("{modules} modules in one instance are over max_instances ({limit})")
+        })
+    }
+}
+
+/// # Errors
+/// That of [`exceeded`], when `needed` is more than the limit.
+fn within(
+    needed: u64,
+    limit: Option<u64>,
+    kind: Kind,
+    key: &'static str,
+    message: impl FnOnce(u64) -> String,
+) -> Result<()> {
+    match limit.filter(|limit| needed > *limit) {
+        Some(limit) => Err(exceeded(kind, key, message(limit))),
+        None => Ok(()),
     }
 }
 

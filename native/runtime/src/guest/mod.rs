@@ -43,7 +43,7 @@ pub use serve::Awaited;
 pub use state::Submitted;
 pub use store::Data;
 pub use type_name::{FuncName, TypeName};
-pub use view::{Elements, MemorySize, View};
+pub use view::{Elements, MemorySize, View, unknown_function};
 pub(crate) use view::{shared_bytes, unknown_global, unknown_table};
 
 pub(crate) use host_call::call as host_call;

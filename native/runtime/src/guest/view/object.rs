@@ -117,10 +117,7 @@ impl View<'_> {
     /// Class `call`, kind `unknown_export`.
     pub fn function(&mut self, name: &str) -> Result<Ref> {
         let func = self.instance().and_then(|instance| instance.get_func(&mut self.store, name));
-        let func = func.ok_or_else(|| {
-            let message = format!("no exported function {}", Quoted(name));
-            Error::new(Class::Call, Kind::UnknownExport, message)
-        })?;
+        let func = func.ok_or_else(|| unknown_function(name))?;
         self.keep(func.into())
     }
 
@@ -194,4 +191,9 @@ fn bytes_of(ty: &Type) -> String {
 /// What was checked before cannot fail.
 fn missed(error: wasmtime::Error) -> Error {
     Error::internal(format!("{error:#}"))
+}
+
+/// No function is exported under this name.
+pub fn unknown_function(name: &str) -> Error {
+    Error::new(Class::Call, Kind::UnknownExport, format!("no exported function {}", Quoted(name)))
 }
