@@ -144,6 +144,18 @@ cases() ->
      {<<"resource">>, fun dropped/2},
      {<<"background">>, fun dropped/2},
      {<<"bury">>, fun destroyed/2},
+     {<<"restorer">>, fun(_, Point) ->
+        %% Large enough that somebody else restores it.
+        Mod = wasmtime_test:mod({wat, "(module (memory (export \"memory\") 8))"}, wasmtime_test:pool(#{})),
+        [begin
+             {ok, Inst} = wasmtime_test:instantiate(Mod, #{}),
+             ?assertEqual({ok, <<0>>}, wasmtime:read_memory(Inst, 7, 1)),
+             ok = wasmtime:write_memory(Inst, 7, <<1>>),
+             arm(Point),
+             ok = wasmtime:destroy(Inst),
+             ?assertMatch(#{verify_failures := 0}, wasmtime_test:restored(Mod))
+         end || _ <- [1, 2]]
+    end},
      {<<"restore">>, fun(Mods, Point) -> destroyed(Mods, Point), dropped(Mods, Point) end},
      {<<"store">>, fun(#{start_trap := Mod} = Mods, Point) ->
         destroyed(Mods, Point),

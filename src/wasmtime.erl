@@ -89,7 +89,7 @@
 -type host_fun_type() :: wasmtime_import:type().
 -type init() :: [iodata() | {iodata(), [value()]}] | fun((instance()) -> ok).
 -type external_kind() :: func | global | table | memory | tag | instance.
--type pool_info() :: #{total | used | warm | resets | bytes_restored | verify_failures =>
+-type pool_info() :: #{total | used | warm | restoring | resets | bytes_restored | verify_failures =>
                            non_neg_integer()}.
 
 -define(NO_CALL_OPTIONS, #{timeout => infinity, fuel => undefined}).
@@ -240,8 +240,9 @@ module_kind(Mod) ->
     end.
 
 %% @doc The pool that the module's instances live in: slots in `total', `used' and `warm' (kept for
-%% an image), `resets', `bytes_restored' by them, and `verify_failures'. Without a pool `total' is
-%% what the engine holds just then.
+%% an image), those of instances that are gone in `restoring' (nobody waits for them: a pool has four
+%% slots more than `memories'), `resets', `bytes_restored' by them, and `verify_failures'. Without a
+%% pool `total' is what the engine holds just then.
 -spec pool_info(wasm_module()) -> pool_info().
 pool_info(Mod) ->
     try wasmtime_nif:pool_info(Mod)

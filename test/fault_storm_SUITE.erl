@@ -43,8 +43,7 @@ t_callers(_) ->
         moment(),
         kill(Victim, Kills)
     end),
-    wasmtime_test:wait_until(fun() -> maps:get(used, wasmtime:pool_info(Loop)) =:= 0 end),
-    ?assertMatch(#{verify_failures := 0}, wasmtime:pool_info(Loop)),
+    ?assertMatch(#{verify_failures := 0}, wasmtime_test:restored(Loop)),
     %% No place was lost: not of memories alone.
     [ok = wasmtime:destroy(Inst) || Inst <- [looping(Loop) || _ <- lists:seq(1, 200)]],
     Result.

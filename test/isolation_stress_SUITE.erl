@@ -170,7 +170,7 @@ t_keep_resident(_) ->
          [?assertEqual({Keep, ok}, {Keep, isolation_tenant:run(Guest, {whole, Writes, return})})
           || _ <- lists:seq(1, Tenants)],
          #{verify_failures := 0, resets := Tenants, bytes_restored := Bytes} =
-             wasmtime:pool_info(Mod),
+             wasmtime_test:restored(Mod),
          maps:get(pagemap_scan, wasmtime:features())
              andalso ?assertEqual({Keep, min(Keep, Dirty * ?HOST_PAGE)}, {Keep, Bytes div Tenants})
      end || Keep <- [0, ?HOST_PAGE, (Dirty - 1) * ?HOST_PAGE, Dirty * ?HOST_PAGE,

@@ -36,7 +36,7 @@ t_pooled(_) ->
              round(State, End, Mods),
              wasmtime_test:wait_until(fun() -> maps:get(used, wasmtime:pool_info(Mod)) =:= 0 end)
          end || {State, End} <- ways(), _ <- lists:seq(1, Rounds)],
-        ?assertMatch(#{verify_failures := 0}, wasmtime:pool_info(Mod))
+        ?assertMatch(#{verify_failures := 0}, wasmtime_test:restored(Mod))
     end).
 
 %% Modules come and go, compiled, loaded, and refused.

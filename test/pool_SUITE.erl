@@ -184,7 +184,7 @@ t_two_images(_) ->
          {ok, []} = wasmtime:call(Inst, <<"f">>, []),
          ok = wasmtime:destroy(Inst)
      end || _ <- lists:seq(1, 50), {Word, Mod} <- Mods],
-    [?assertMatch(#{used := 0, verify_failures := 0}, wasmtime:pool_info(Mod)) || {_, Mod} <- Mods].
+    [?assertMatch(#{verify_failures := 0}, wasmtime_test:restored(Mod)) || {_, Mod} <- Mods].
 
 %% A slot that another module left much in is cleared on a dirty scheduler, and only then; so it is for
 %% a template.
@@ -198,12 +198,14 @@ t_slot_of_another_module(_) ->
         Inst = inst(Mod, #{}),
         {ok, [1]} = wasmtime:call(Inst, <<"grow">>, []),
         ok = wasmtime:write_memory(Inst, 0, binary:copy(<<255>>, MiB * ?MIB)),
-        ok = wasmtime:destroy(Inst)
+        ok = wasmtime:destroy(Inst),
+        wasmtime_test:restored(Mod)
     end,
     Is = fun(Word, Inst) ->
         ?assertEqual({ok, Word}, wasmtime:read_memory(Inst, 100, 4)),
         ?assertEqual({ok, <<0, 0>>}, wasmtime:read_memory(Inst, 65534, 2)),
-        ok = wasmtime:destroy(Inst)
+        ok = wasmtime:destroy(Inst),
+        wasmtime_test:restored(One)
     end,
     {ok, Opts, _} = wasmtime_options:instance(instantiate, #{}, module),
     New = fun(Mod) -> wasmtime_nif:instance_new(Mod, Opts, make_ref()) end,
@@ -225,7 +227,7 @@ t_slot_of_another_module(_) ->
     Leaves(One, 1),
     {ok, Little} = New(Other),
     ok = wasmtime_nif:instance_destroy_dirty(Little),
-    ?assertMatch(#{used := 0, verify_failures := 0}, wasmtime:pool_info(One)).
+    ?assertMatch(#{verify_failures := 0}, wasmtime_test:restored(One)).
 
 %% A tenant that trapped, timed out or was interrupted leaves as little behind.
 t_after_failures(_) ->
@@ -247,14 +249,14 @@ t_info(_) ->
         Tenant = inst(Pooled, #{}),
         ok = wasmtime:write_memory(Tenant, 0, <<1>>),
         ok = wasmtime:destroy(Tenant),
-        #{resets := Resets, bytes_restored := Restored, warm := Warm} = wasmtime:pool_info(Pooled),
+        #{resets := Resets, bytes_restored := Restored, warm := Warm} = wasmtime_test:restored(Pooled),
         ?assert(Resets >= 1),
         ?assert(Restored >= 4096),
         ?assertEqual(1, Warm)
     end),
     %% Without a pool it is what the engine holds just then; this set of options has its own engine.
     Mod = wasmtime_test:mod(memory, #{proposals => #{wide_arithmetic => true, tail_call => false}}),
-    ?assertEqual(#{total => 0, used => 0, warm => 0, resets => 0, bytes_restored => 0,
+    ?assertEqual(#{total => 0, used => 0, warm => 0, restoring => 0, resets => 0, bytes_restored => 0,
                    verify_failures => 0}, wasmtime:pool_info(Mod)),
     Inst = inst(Mod, #{}),
     ?assertMatch(#{total := 1, used := 1}, wasmtime:pool_info(Mod)),
@@ -271,7 +273,7 @@ t_soak(_) ->
         [receive {Pid, Result} -> ?assertEqual(ok, Result);
                  {'DOWN', Monitor, _, _, Reason} when Reason =/= normal -> error(Reason)
          end || {Pid, Monitor} <- Callers],
-        #{resets := Resets} = wasmtime:pool_info(Mod),
+        #{resets := Resets} = wasmtime_test:restored(Mod),
         ?assert(Resets >= (Requests div Workers) * Workers)
     end).
 

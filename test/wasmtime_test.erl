@@ -4,7 +4,7 @@
 
 -export([cases/1, both/0, both/1, use/1, with_runner/1, instantiate/1, instantiate/2, prepare/2, preinit/3, suite/0, root/0, rounds/3]).
 -export([source/1, wasm/1, mod/1, mod/2, artifact/2, inst/1, inst/2, inst/3, one/1]).
--export([with_inst/3, with_pool/3, with_pool/4, pool/1]).
+-export([with_inst/3, with_pool/3, with_pool/4, restored/1, pool/1]).
 -export([calling/1, caller/1, in_process/1, wait_until/1, wait_until/2, mailbox/0, settled/0, resources/0, counted/1]).
 -export([temp/2, write/3]).
 
@@ -142,9 +142,16 @@ with_pool(Name, Extra, Fun) -> with_pool(Name, Extra, #{}, Fun).
 with_pool(Name, Extra, CompileOpts, Fun) ->
     Mod = mod(Name, maps:merge(pool(Extra), CompileOpts)),
     Result = Fun(Mod),
-    wait_until(fun() -> maps:get(used, wasmtime:pool_info(Mod)) =:= 0 end),
-    #{verify_failures := 0} = wasmtime:pool_info(Mod),
+    #{verify_failures := 0} = restored(Mod),
     Result.
+
+%% Waits until every memory of the module's pool is restored, and tells of the pool.
+restored(Mod) ->
+    wait_until(fun() ->
+        #{used := Used, restoring := Restoring} = wasmtime:pool_info(Mod),
+        {Used, Restoring} =:= {0, 0}
+    end),
+    wasmtime:pool_info(Mod).
 
 %% ---- processes ------------------------------------------------------------------------------
 

@@ -127,6 +127,7 @@ rustler::atoms! {
     total,
     used,
     warm,
+    restoring,
     resets,
     bytes_restored,
     verify_failures,

@@ -25,6 +25,7 @@ pub const POINTS: &[&str] = &[
     "resource",
     "background",
     "bury",
+    "restorer",
     "restore",
     "store",
 ];

@@ -124,6 +124,11 @@ impl Drop for Slice {
     }
 }
 
+/// Polls in slices under way.
+pub(crate) fn polling() -> usize {
+    POLLING.sum(Ordering::Relaxed)
+}
+
 /// The end of a slice: every guest looks whether it must yield.
 fn tick(state: &mut State) {
     point("tick");

@@ -133,6 +133,7 @@ fn pool_info<'a>(env: Env<'a>, module: ResourceArc<resource::Module>) -> Term<'a
         (atoms::total(), info.total),
         (atoms::used(), info.used),
         (atoms::warm(), info.warm),
+        (atoms::restoring(), info.restoring),
         (atoms::resets(), info.resets),
         (atoms::bytes_restored(), info.bytes_restored),
         (atoms::verify_failures(), info.verify_failures),

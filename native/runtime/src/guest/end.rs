@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::inject::point;
 use crate::memory::{Pending, deferring};
 use crate::options::Runner;
+use crate::runner;
 use crate::ticker;
 
 /// Between two looks at a guest that somebody else polls.
@@ -208,10 +209,15 @@ impl Guest {
             *grave = Some(self.dropped(old));
         }
         let Some(pending) = grave.take() else { return true };
-        *grave = match budget {
-            Some(budget) => pending.finish_within(budget),
-            None => {
-                pending.finish();
+        let pending = match budget {
+            // Where there is a processor for it, nobody waits for this.
+            Some(_) if runner::processor_is_free(self.runner()) => pending.leave(),
+            _ => Some(pending),
+        };
+        *grave = match (pending, budget) {
+            (Some(pending), Some(budget)) => pending.finish_within(budget),
+            (pending, _) => {
+                drop(pending);
                 None
             }
         };

@@ -2,7 +2,12 @@
 //! elsewhere. Rule: whatever happens to a `Pending`, its memories are restored.
 
 use super::held::Held;
+use super::restorer;
 use std::cell::RefCell;
+
+/// Bytes of memory that may have been written, from which on a reset is left to another thread: less
+/// takes a few microseconds, as a wake does.
+const WORTH_A_WAKE: usize = 256 << 10;
 
 thread_local! {
     static COLLECTED: RefCell<Option<Vec<Held>>> = const { RefCell::new(None) };
@@ -27,6 +32,17 @@ impl Pending {
         let mut budget = Some(budget);
         let held = self.0.into_iter();
         let left: Vec<Held> = held.filter_map(|held| held.settle_within(&mut budget)).collect();
+        if left.is_empty() { None } else { Some(Pending(left)) }
+    }
+
+    /// Leaves the memories to a thread that restores them soon: their places in the pool are free at
+    /// once. Answers itself when that thread has its hands full, and when restoring them takes less
+    /// than waking it.
+    pub fn leave(self) -> Option<Pending> {
+        if self.0.iter().map(Held::extent).sum::<usize>() < WORTH_A_WAKE {
+            return Some(self);
+        }
+        let left = restorer::take(self.0);
         if left.is_empty() { None } else { Some(Pending(left)) }
     }
 

@@ -3,7 +3,7 @@
 
 use super::image::{Image, MemoryPlan};
 use super::pool::Pool;
-use super::reset::{self, Area, Reset};
+use super::reset::{self, Area, Reset, Writes};
 use super::slot::{Key, Slot};
 use crate::counts::{Live, Object};
 use crate::inject::point;
@@ -21,6 +21,8 @@ pub(super) struct Held {
     len: usize,
     stage: Stage,
     reset: Reset,
+    /// False when the pool counts it as one that is being restored.
+    is_live: bool,
     /// Before the pool: the last holder of an image makes the pool forget it.
     image: Arc<Image>,
     pool: Arc<Pool>,
@@ -41,7 +43,8 @@ impl Held {
     pub(super) fn new(pool: Arc<Pool>, slot: Option<Slot>, plan: &MemoryPlan) -> Self {
         let (min, image) = (plan.min_bytes as usize, plan.content());
         let (stage, reset) = (Stage::Taken, Reset::default());
-        Held { slot, min, len: min, stage, reset, image, pool, _live: Live::new(Object::Slot) }
+        let _live = Live::new(Object::Slot);
+        Held { slot, min, len: min, stage, reset, is_live: true, image, pool, _live }
     }
 
     /// Makes the slot hold the image.
@@ -106,9 +109,23 @@ impl Held {
         None
     }
 
+    /// Gives its place in the pool back before it is restored.
+    pub(super) fn leave_place(mut self) -> Self {
+        self.pool.begin_restoring();
+        self.is_live = false;
+        self
+    }
+
+    /// Bytes that may have been written.
+    pub(super) fn extent(&self) -> usize {
+        self.slot.as_ref().map_or(0, Slot::extent)
+    }
+
     fn area<'a>(&'a self, slot: &Slot) -> Area<'a> {
         let (base, extent) = (slot.base(), slot.extent());
-        Area { base, len: self.len, extent, image: &self.image }
+        // What is live is restored by who used it.
+        let writes = if self.is_live { Writes::All } else { Writes::Changed };
+        Area { base, len: self.len, extent, image: &self.image, writes }
     }
 
     fn restore(&mut self, budget: &mut Option<usize>) -> io::Result<bool> {
@@ -150,8 +167,8 @@ impl Drop for Held {
             Stage::Used => catch_unwind(AssertUnwindSafe(|| self.restored())).unwrap_or(false),
         };
         match self.slot.take() {
-            Some(slot) if clean => self.pool.put_back(slot),
-            slot => self.pool.discard(slot),
+            Some(slot) if clean => self.pool.put_back(slot, self.is_live),
+            slot => self.pool.discard(slot, self.is_live),
         }
     }
 }

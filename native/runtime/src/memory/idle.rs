@@ -2,14 +2,14 @@
 //! Rule: a slot stands here once, under the image it holds.
 
 use super::slot::{Key, Slot};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Idle slots by what they hold and by how long.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     /// The slots of each key with the turn they came in, oldest first. A key stays when its last
     /// slot is taken: it will be back.
-    by_key: HashMap<Key, VecDeque<(u64, Slot)>>,
+    by_key: BTreeMap<Key, VecDeque<(u64, Slot)>>,
     by_age: BTreeMap<u64, Key>,
     turn: u64,
 }

@@ -18,6 +18,8 @@ pub struct PoolInfo {
     pub total: u64,
     /// Live memories.
     pub used: u64,
+    /// Memories of instances that are gone, which are being restored.
+    pub restoring: u64,
     /// Idle slots that hold an image, ready for its next instance.
     pub warm: u64,
     /// Live instances.
@@ -33,10 +35,11 @@ pub struct PoolInfo {
 }
 
 impl Counters {
-    pub(super) fn info(&self, total: u64, warm: u64, live: &Live) -> PoolInfo {
+    pub(super) fn info(&self, total: u64, warm: u64, restoring: u64, live: &Live) -> PoolInfo {
         PoolInfo {
             total,
             used: live.memories,
+            restoring,
             warm,
             instances: live.instances,
             resets: self.resets.load(Relaxed),

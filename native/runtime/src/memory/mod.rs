@@ -23,6 +23,7 @@ mod pagemap;
 mod plain;
 mod pool;
 mod reset;
+mod restorer;
 mod slot;
 mod sys;
 
@@ -36,6 +37,7 @@ pub use info::PoolInfo;
 pub use lease::{Lease, Permit, Share};
 pub use pagemap::pagemap_scan_available;
 pub use pool::Pool;
+pub use restorer::start as start_restorer;
 pub(crate) use sys::{anonymous_file, seal as seal_file};
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use super::info::{Counters, PoolInfo};
 use super::lease::{Lease, Offer, Permit};
 use super::pagemap::pagemap_scan_available;
 use super::reset::Policy;
+use super::restorer::SPARE;
 use super::slot::{Arena, Key, Slot};
 use super::{MEMORY_RESERVATION, limits::Limits};
 use crate::options::PoolOptions;
@@ -40,6 +41,8 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct State {
     live: Live,
+    /// Memories that are live no more, and whose slots are not back yet.
+    restoring: u64,
     idle: Idle,
     /// Slots of the arena that were never used: those from this number on.
     fresh: u32,
@@ -74,7 +77,8 @@ impl Pool {
     }
 
     fn with_scan(options: &PoolOptions, scan: bool) -> Result<Arc<Pool>> {
-        let arena = Arena::new(options.memories).map_err(|e| too_large(options.memories, &e))?;
+        let slots = options.memories.saturating_add(SPARE);
+        let arena = Arena::new(slots).map_err(|e| too_large(options.memories, &e))?;
         let keep = usize::try_from(options.keep_resident).unwrap_or(usize::MAX);
         Ok(Arc::new(Pool {
             limits: Some(Limits::of(options)),
@@ -103,10 +107,11 @@ impl Pool {
     /// What the pool did and holds.
     pub fn info(&self) -> PoolInfo {
         let state = self.state.lock();
-        let (live, warm) = (state.live, state.idle.len() as u64);
+        let (live, warm, restoring) = (state.live, state.idle.len() as u64, state.restoring);
         drop(state);
-        let total = self.limits.as_ref().map_or(live.memories + warm, |l| l.memories.into());
-        self.counters.info(total, warm, &live)
+        let held = live.memories + warm + restoring;
+        let total = self.limits.as_ref().map_or(held, |limits| limits.memories.into());
+        self.counters.info(total, warm, restoring, &live)
     }
 
     /// Tells whether an instance with these memories and tables could ever live here.
@@ -168,9 +173,10 @@ impl Pool {
         if let Some(limits) = &self.limits {
             limits.admit(&state.live, &need)?;
         }
+        let slots = u64::from(self.slots()) + state.restoring;
         let slotted = || plans.iter().filter(|plan| plan.slotted);
         let picks: Picks =
-            slotted().map(|plan| state.slot_for(plan, self.arena.as_ref(), self.slots())).collect();
+            slotted().map(|plan| state.slot_for(plan, self.arena.as_ref(), slots)).collect();
         let foreign = picks.iter().zip(slotted()).map(|(pick, plan)| foreign(pick.as_ref(), plan));
         if foreign.sum::<usize>() > clears {
             let plans: Vec<&MemoryPlan> = slotted().collect();
@@ -215,11 +221,18 @@ impl Pool {
         &self.counters
     }
 
-    /// Takes a restored slot back.
-    pub(super) fn put_back(&self, slot: Slot) {
-        let Some(key) = slot.key() else { return self.put_blank(Some(slot)) };
+    /// A memory is live no more; its slot comes back later.
+    pub(super) fn begin_restoring(&self) {
         let mut state = self.state.lock();
-        state.live.memories = state.live.memories.saturating_sub(1);
+        state.end_memory(true);
+        state.restoring += 1;
+    }
+
+    /// Takes a restored slot back, of a memory that was live until then or not.
+    pub(super) fn put_back(&self, slot: Slot, was_live: bool) {
+        let Some(key) = slot.key() else { return self.put_blank(Some(slot), was_live) };
+        let mut state = self.state.lock();
+        state.end_memory(was_live);
         state.idle.put(key, slot);
         let surplus = self.arena.is_none() && state.idle.len() > ON_DEMAND_IDLE;
         let surplus = if surplus { state.idle.take_oldest() } else { None };
@@ -227,10 +240,10 @@ impl Pool {
         drop(surplus);
     }
 
-    /// Takes a slot back that may hold anything, or was never mapped.
-    pub(super) fn discard(&self, slot: Option<Slot>) {
+    /// As `put_back`, for a slot that may hold anything, or was never mapped.
+    pub(super) fn discard(&self, slot: Option<Slot>, was_live: bool) {
         let slot = slot.and_then(|slot| self.blanked(slot));
-        self.put_blank(slot);
+        self.put_blank(slot, was_live);
     }
 
     /// The slot without its bytes; `None` when the system refuses: it is never used again.
@@ -242,9 +255,9 @@ impl Pool {
         None
     }
 
-    fn put_blank(&self, slot: Option<Slot>) {
+    fn put_blank(&self, slot: Option<Slot>, was_live: bool) {
         let mut state = self.state.lock();
-        state.live.memories = state.live.memories.saturating_sub(1);
+        state.end_memory(was_live);
         let own = slot.and_then(|slot| state.keep_blank(slot));
         drop(state);
         drop(own);
@@ -277,16 +290,22 @@ impl Drop for Pool {
 
 impl State {
     /// Its image's last slot, else one that holds nothing, else the one idle for longest.
-    fn slot_for(&mut self, plan: &MemoryPlan, arena: Option<&Arena>, slots: u32) -> Option<Slot> {
+    fn slot_for(&mut self, plan: &MemoryPlan, arena: Option<&Arena>, slots: u64) -> Option<Slot> {
         if let Some(slot) = self.idle.take(key_of(plan)).or_else(|| self.blank.pop()) {
             return Some(slot);
         }
         let arena = arena?;
-        if self.fresh < slots {
+        if u64::from(self.fresh) < slots {
             self.fresh += 1;
             return Some(arena.slot(self.fresh - 1));
         }
         self.idle.take_oldest()
+    }
+
+    /// Counts a memory out, which was live or being restored.
+    fn end_memory(&mut self, was_live: bool) {
+        let count = if was_live { &mut self.live.memories } else { &mut self.restoring };
+        *count = count.saturating_sub(1);
     }
 
     /// Puts a slot back where `slot_for` had it.
@@ -339,7 +358,7 @@ fn foreign(slot: Option<&Slot>, plan: &MemoryPlan) -> usize {
 }
 
 fn too_large(memories: u32, error: &io::Error) -> Error {
-    let gib = Arena::size(memories).unwrap_or(usize::MAX) >> 30;
+    let gib = Arena::size(memories.saturating_add(SPARE)).unwrap_or(usize::MAX) >> 30;
     let text = format!(
         "a pool of {memories} memories reserves {gib} GiB of address space, \
          which this system refuses: {error}"

@@ -17,7 +17,21 @@ pub(super) struct Area<'a> {
     /// Bytes that may have pages: those beyond `len` are inaccessible zeros, kept for growth.
     pub(super) extent: usize,
     pub(super) image: &'a Image,
+    pub(super) writes: Writes,
 }
+
+/// What is written of a page that is restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// All of it: the least work.
+    All,
+    /// The lines of the cache that differ. The others stay in the cache of the processor whose guest
+    /// read them, which matters when another one restores.
+    Changed,
+}
+
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
 
 /// How to restore.
 #[derive(Clone, Copy, Debug)]
@@ -95,17 +109,14 @@ impl Reset {
         let end = region.range().end - area.base as usize;
         let image = area.image.bytes();
         let split = image.len().clamp(start, end);
-        // SAFETY: the scan answers ranges within the area, which nothing refers to; the image has
-        // the bytes below `split`, and what is written is accessible: images and `len` end so.
-        unsafe {
-            if split > start {
-                let from = image.as_ptr().add(start);
-                std::ptr::copy_nonoverlapping(from, area.base.add(start), split - start);
-            }
-            let zeros = end.min(area.len);
-            if zeros > split && !region.is_zero_page() {
-                std::ptr::write_bytes(area.base.add(split), 0, zeros - split);
-            }
+        // SAFETY: the scan answers ranges within the area, which nothing refers to, and what is
+        // written is accessible: images and `len` end so.
+        let bytes = |from: usize, to: usize| unsafe {
+            std::slice::from_raw_parts_mut(area.base.add(from), to.saturating_sub(from))
+        };
+        put(bytes(start, split), image.get(start..split).unwrap_or_default(), area.writes);
+        if !region.is_zero_page() {
+            put_zeros(bytes(split, end.min(area.len)), area.writes);
         }
         let written = written(area, region);
         self.restored += written;
@@ -125,6 +136,24 @@ impl Reset {
         self.at = area.extent;
         Ok(true)
     }
+}
+
+fn put(to: &mut [u8], from: &[u8], writes: Writes) {
+    if writes == Writes::All {
+        return to.copy_from_slice(from);
+    }
+    let ((to, end_to), (from, end_from)) = (to.as_chunks_mut::<LINE>(), from.as_chunks::<LINE>());
+    to.iter_mut().zip(from).filter(|(to, from)| to != from).for_each(|(to, from)| *to = *from);
+    end_to.copy_from_slice(end_from);
+}
+
+fn put_zeros(to: &mut [u8], writes: Writes) {
+    if writes == Writes::All {
+        return to.fill(0);
+    }
+    let (to, end_to) = to.as_chunks_mut::<LINE>();
+    to.iter_mut().filter(|to| **to != [0; LINE]).for_each(|to| *to = [0; LINE]);
+    end_to.fill(0);
 }
 
 /// Bytes of a region that must be restored: the zero page is as good as new beyond the image.
@@ -166,7 +195,7 @@ pub(super) fn is_pristine(area: &Area<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Area, is_pristine};
+    use super::{Area, Writes, is_pristine, put, put_zeros};
     use crate::memory::Image;
 
     /// One wrong bit anywhere is a difference.
@@ -177,7 +206,7 @@ mod tests {
         memory[..5000].fill(5);
         let pristine = |memory: &mut [u8]| {
             let (base, len) = (memory.as_mut_ptr(), memory.len());
-            is_pristine(&Area { base, len, extent: len, image: &image })
+            is_pristine(&Area { base, len, extent: len, image: &image, writes: Writes::All })
         };
         assert!(pristine(&mut memory));
         for at in [0, 1, 4095, 4999, 5000, image.len() - 1, image.len(), 12287, 12288, 65535] {
@@ -186,5 +215,24 @@ mod tests {
             memory[at] ^= 0x10;
         }
         assert!(pristine(&mut memory));
+    }
+
+    /// Either way to write makes any content the wanted one.
+    #[test]
+    fn what_is_written_does_not_depend_on_the_way() {
+        let image: Vec<u8> = (0..4096 + 40).map(|at| (at % 251) as u8).collect();
+        for writes in [Writes::All, Writes::Changed] {
+            for dirt in [0, 1, 63, 64, 65, 4095, 4096, 4096 + 39] {
+                let mut memory = image.clone();
+                memory[dirt] ^= 0x80;
+                put(&mut memory, &image, writes);
+                assert!(memory == image, "{writes:?} {dirt}");
+                put_zeros(&mut memory, writes);
+                assert!(memory.iter().all(|byte| *byte == 0), "{writes:?} {dirt}");
+                memory[dirt] = 1;
+                put_zeros(&mut memory, writes);
+                assert!(memory.iter().all(|byte| *byte == 0), "{writes:?} {dirt}");
+            }
+        }
     }
 }

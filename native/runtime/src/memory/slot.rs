@@ -13,7 +13,7 @@ pub(super) const STRIDE: usize = MEMORY_RESERVATION as usize + MEMORY_GUARD as u
 const LEAD: usize = MEMORY_GUARD as usize;
 
 /// What an idle slot is ready for: an image and a minimum in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) image: u64,
     pub(super) min: usize,

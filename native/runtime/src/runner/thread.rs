@@ -3,8 +3,8 @@
 //! guest.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,11 @@ static BUSY: AtomicUsize = AtomicUsize::new(0);
 /// Class `limit`, kind `thread_limit` when the OS refuses a thread.
 pub fn run(guest: Arc<Guest>) -> Result<()> {
     give(&PARKED, guest).map_or(Ok(()), start)
+}
+
+/// Runners that are at work, also those that wait for their host.
+pub(super) fn busy() -> usize {
+    BUSY.load(Ordering::Relaxed)
 }
 
 fn start(guest: Arc<Guest>) -> Result<()> {
@@ -152,7 +157,5 @@ impl Wake for Signal {
 
 /// Spinning pays only while a core is left for whoever answers.
 fn may_spin() -> bool {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
-    BUSY.load(Ordering::Relaxed) < cores
+    busy() < super::processors()
 }

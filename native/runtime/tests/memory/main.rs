@@ -8,6 +8,7 @@ mod keep;
 mod observe;
 mod pool;
 mod reset;
+mod restorer;
 mod support;
 
 #[cfg(target_os = "linux")]
