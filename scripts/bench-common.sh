@@ -28,9 +28,11 @@ prepare() { # flags
 
 build() {
     say "building the library and the floor program (the first time takes minutes)"
+    local profile
+    profile=$(profile)
     CARGO_TARGET_DIR=$(target_dir)
     export CARGO_TARGET_DIR
-    (cd "$ROOT" && rebar3 compile && building cargo build --locked --release -p wasmtime_floor) >&2
-    WASMTIME_FLOOR=$CARGO_TARGET_DIR/release/wasmtime-floor
+    (cd "$ROOT" && rebar3 compile && building cargo build --locked --profile "$profile" -p wasmtime_floor) >&2
+    WASMTIME_FLOOR=$CARGO_TARGET_DIR/$profile/wasmtime-floor
     export WASMTIME_FLOOR
 }

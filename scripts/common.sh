@@ -31,6 +31,18 @@ runtime_only() { switched_on WASMTIME_RUNTIME_ONLY; }
 # Whether the library panics on demand, for tests.
 inject_panics() { switched_on WASMTIME_INJECT_PANICS; }
 
+# Prints the profile of cargo that the library is built with: the fastest code, which takes 3.5 GB of
+# memory to build, unless WASMTIME_PROFILE is `release`. Tests alone ask for panics.
+profile() {
+    local profile=${WASMTIME_PROFILE:-dist}
+    case "$profile" in
+        dist | release) ;;
+        *) echo "WASMTIME_PROFILE must be dist or release" >&2; exit 2 ;;
+    esac
+    if inject_panics; then profile=release; fi
+    echo "$profile"
+}
+
 # Prints where cargo builds the library. Without the compiler Wasmtime is another one: it has a
 # folder of its own, so that neither build makes the other start again.
 build_dir() {
