@@ -25,7 +25,7 @@ use wasmtime::Result;
 use arguments::Arguments;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: wasmtime_beam::allocator::Allocator = wasmtime_beam::allocator::Allocator;
 
 /// One way to serve a request.
 trait Row {

@@ -29,7 +29,7 @@ mod term;
 use rustler::{Env, Term};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: wasmtime_beam::allocator::Allocator = wasmtime_beam::allocator::Allocator;
 
 /// Must equal `?ABI` of wasmtime_nif.erl: a library of another build is refused.
 const ABI: u32 = 11;
@@ -40,6 +40,7 @@ fn load(env: Env<'_>, info: Term<'_>) -> bool {
     matches
         && pin::library()
         && wasmtime_beam::ticker::start().is_ok()
+        && wasmtime_beam::memory::start_restorer().is_ok()
         && background::start(env).is_ok()
 }
 

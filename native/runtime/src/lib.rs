@@ -13,6 +13,7 @@
 //!
 //! Absent here: Erlang terms, processes, messages, defaults of options.
 
+pub mod allocator;
 pub mod cache;
 pub mod counts;
 pub mod engine;

@@ -2,9 +2,10 @@
 //! Rule: a process that said it sleeps gets one message, and only one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustler::{LocalPid, ResourceArc, Term};
 use wasmtime_beam::guest::{Client, Guest, HostCall, JobId, Outcome};
 use wasmtime_beam::runner::Nap;
@@ -24,6 +25,8 @@ pub(super) struct Caller {
     asker: Option<Arc<dyn Client>>,
     job: JobId,
     news: Mutex<News>,
+    /// False while there are no news, so that the process need not take the lock to see that.
+    has_news: AtomicBool,
     /// The message of the process that sleeps, and who that is.
     nap: Nap<(LocalPid, Message)>,
 }
@@ -49,6 +52,7 @@ impl Caller {
             asker: None,
             job,
             news: Mutex::default(),
+            has_news: AtomicBool::new(false),
             nap: Nap::default(),
         }
     }
@@ -67,8 +71,23 @@ impl Caller {
         self.pid
     }
 
-    pub fn news(&self) -> &Mutex<News> {
-        &self.news
+    /// What there is to tell the process, if anything.
+    pub fn news(&self) -> Option<MutexGuard<'_, News>> {
+        self.has_news.load(Ordering::Acquire).then(|| self.news.lock())
+    }
+
+    /// True when `client` is this one, and the process that polls serves its host calls.
+    pub fn is_host(&self, client: &Arc<dyn Client>) -> bool {
+        let is_this = std::ptr::addr_eq(Arc::as_ptr(client), self);
+        is_this && self.host.is_none() && self.asker.is_none()
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut News)) {
+        let mut news = self.news.lock();
+        change(&mut news);
+        self.has_news.store(true, Ordering::Release);
+        drop(news);
+        self.notify();
     }
 
     /// The process looks: what happens from here on is noticed.
@@ -108,8 +127,7 @@ impl Client for Caller {
         if let Some((host, instance)) = &self.host {
             return instance.id().is_some_and(|id| id.host_call(&call, instance).send(*host));
         }
-        self.news.lock().host_call = Some(call);
-        self.notify();
+        self.tell(|news| news.host_call = Some(call));
         true
     }
 
@@ -141,10 +159,7 @@ impl Client for Caller {
             }
             None => outcome,
         };
-        let mut news = self.news.lock();
-        (news.outcome, news.host_call) = (Some(outcome), None);
-        drop(news);
-        self.notify();
+        self.tell(|news| (news.outcome, news.host_call) = (Some(outcome), None));
     }
 
     fn turn(&self) {

@@ -11,7 +11,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
 use wasmtime_beam::error::Error;
-use wasmtime_beam::guest::{Client, Job, JobId, Request, Step, Submitted, next_id, panicked};
+use wasmtime_beam::guest::{
+    Client, HostCall, Job, JobId, Request, Step, Submitted, next_id, panicked,
+};
 use wasmtime_beam::inject::point;
 use wasmtime_beam::value::Value;
 
@@ -32,6 +34,8 @@ pub struct Turn {
     driving: AtomicBool,
     /// Who polls a call that its asker does not wait for.
     driver: Mutex<Driver>,
+    /// Wakes the process that polls.
+    waker: Waker,
     /// The waker of the call around a nested one.
     around: Mutex<Option<Waker>>,
 }
@@ -43,6 +47,16 @@ enum Driver {
     Only(LocalPid),
     /// The call is over, and who polled it knows.
     Nobody,
+}
+
+/// What a poll ended with.
+enum Stepped {
+    /// There may be news, or more to poll.
+    On,
+    /// Nothing more happens before a wake.
+    Waits,
+    /// The process is to serve a host call.
+    Host(HostCall),
 }
 
 /// What a NIF call answers.
@@ -124,6 +138,7 @@ impl Turn {
         let turn = Turn {
             instance: instance.clone(),
             job: id,
+            waker: Waker::from(caller.clone()),
             caller,
             monitor: OnceLock::new(),
             driving: AtomicBool::new(false),
@@ -232,8 +247,15 @@ impl Turn {
                 if slice.is_over() {
                     return Polled::Goes(atoms::again().encode(env));
                 }
-                if !self.drives() || !self.step() {
+                if !self.drives() {
                     return Polled::Goes(rest(env));
+                }
+                match self.step() {
+                    Stepped::On => {}
+                    Stepped::Waits => return Polled::Goes(rest(env)),
+                    // One of a job that must stop is not worth making.
+                    Stepped::Host(_) if self.is_stopping() => {}
+                    Stepped::Host(call) => return self.host_call(env, &call),
                 }
             }
         })
@@ -254,8 +276,7 @@ impl Turn {
         if self.driving.load(Ordering::Relaxed) {
             return true;
         }
-        let waker = Waker::from(self.caller.clone());
-        let turn = self.instance.guest().control().take_turn(self.job, waker);
+        let turn = self.instance.guest().control().take_turn(self.job, self.waker.clone());
         self.driving.store(turn, Ordering::Relaxed);
         turn
     }
@@ -264,23 +285,28 @@ impl Turn {
     fn drive(&self) {
         self.driving.store(true, Ordering::Relaxed);
         let control = self.instance.guest().control();
-        let around = control.set_waker(Waker::from(self.caller.clone()));
+        let around = control.set_waker(self.waker.clone());
         *self.around.lock() = around;
     }
 
-    /// One poll. False when nothing more happens before a wake.
-    fn step(&self) -> bool {
-        let (guest, waker) = (self.instance.guest(), Waker::from(self.caller.clone()));
-        match guest.poll(&mut Context::from_waker(&waker)) {
+    /// One poll.
+    fn step(&self) -> Stepped {
+        let guest = self.instance.guest();
+        match guest.poll(&mut Context::from_waker(&self.waker)) {
             Step::Done(job, outcome) => job.finish(outcome),
-            Step::Host(client, call) => {
-                guest.tell(&*client, call);
+            Step::Host(client, call) if self.caller.is_host(&client) => {
+                point("tell");
+                return Stepped::Host(call);
             }
-            Step::Wait | Step::Idle | Step::Gone => {
-                return self.caller.is_woken();
-            }
+            Step::Host(client, call) => guest.tell(&*client, call),
+            Step::Wait | Step::Idle | Step::Gone if self.caller.is_woken() => {}
+            Step::Wait | Step::Idle | Step::Gone => return Stepped::Waits,
         }
-        true
+        Stepped::On
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.instance.guest().control().is_stopping()
     }
 
     /// The process is about to wait for a message with `reference`: `wait` when it will get one,
@@ -293,7 +319,7 @@ impl Turn {
 
     /// What the process must know or do.
     fn news<'a>(&self, env: Env<'a>) -> Option<Polled<'a>> {
-        let mut news = self.caller.news().lock();
+        let mut news = self.caller.news()?;
         if let Some(outcome) = news.outcome.take() {
             drop(news);
             self.end(env);
@@ -301,15 +327,19 @@ impl Turn {
             return Some(Polled::Over((atoms::result(), result).encode(env)));
         }
         // A host call of a job that must stop is not worth making.
-        if self.instance.guest().control().is_stopping() {
+        if self.is_stopping() {
             return None;
         }
         let call = news.host_call.take()?;
         drop(news);
+        Some(self.host_call(env, &call))
+    }
+
+    fn host_call<'a>(&self, env: Env<'a>, call: &HostCall) -> Polled<'a> {
         point("encode_call");
         let args = value::encode_list(env, &call.args, &self.instance);
         let index = call.import.index as u64;
-        Some(Polled::Goes((atoms::host(), call.id, index, args).encode(env)))
+        Polled::Goes((atoms::host(), call.id, index, args).encode(env))
     }
 
     fn end(&self, env: Env<'_>) {
