@@ -32,6 +32,9 @@ ran(#wasmtime_instance{funs = #{initialized := Table}, id = Id} = Inst) ->
 
 %% @doc A call of that name ended so.
 -spec called(binary(), #wasmtime_instance{}, Result) -> Result.
+%% Most instances have no such table, and the name is the longer look.
+called(_, #wasmtime_instance{funs = Funs}, Result) when not is_map_key(initialized, Funs) ->
+    Result;
 called(?NAME, #wasmtime_instance{funs = #{initialized := Table}}, {ok, _} = Result) ->
     note(Table, ran, Result);
 called(_, _, Result) ->
