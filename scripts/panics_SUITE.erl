@@ -145,10 +145,10 @@ cases() ->
      {<<"background">>, fun dropped/2},
      {<<"bury">>, fun destroyed/2},
      {<<"restorer">>, fun(_, Point) ->
-        %% Large enough that somebody else restores it.
+        %% Large enough that somebody else restores it, where the next guest needs no thread.
         Mod = wasmtime_test:mod({wat, "(module (memory (export \"memory\") 8))"}, wasmtime_test:pool(#{})),
         [begin
-             {ok, Inst} = wasmtime_test:instantiate(Mod, #{}),
+             {ok, Inst} = wasmtime:instantiate(Mod, #{runner => scheduler}),
              ?assertEqual({ok, <<0>>}, wasmtime:read_memory(Inst, 7, 1)),
              ok = wasmtime:write_memory(Inst, 7, <<1>>),
              arm(Point),
