@@ -2,6 +2,7 @@
 //! A descriptor of a directory holds no position (each listing opens its own), so that instances
 //! cannot influence one another through it.
 
+use super::fifo::Preopens;
 use super::stdio::{cannot_open, has_nul, refuse_nul};
 use crate::error::Result;
 use crate::options::Dir;
@@ -14,11 +15,14 @@ const KEY: &str = "dirs";
 
 /// The directories of a template.
 pub(super) struct Dirs {
-    shared: WasiFilesystemCtx,
+    shared: Shared,
     count: usize,
     /// What is looked at again for each context; nothing where there is but one.
     opened: Vec<Opened>,
 }
+
+/// The directories of a context, and the same as files.
+type Shared = (WasiFilesystemCtx, Preopens);
 
 struct Opened {
     dir: Dir,
@@ -57,7 +61,7 @@ impl Dirs {
     ///
     /// # Errors
     /// As [`Dirs::open`].
-    pub(super) fn share(&self) -> Result<WasiFilesystemCtx> {
+    pub(super) fn share(&self) -> Result<Shared> {
         if self.opened.iter().all(Opened::is_current) {
             return Ok(self.shared.clone());
         }
@@ -93,7 +97,7 @@ fn identity(metadata: &Metadata) -> Identity {
 }
 
 /// File calls are made on the polling thread: a hop to another one costs more than they do.
-fn open_all<'a>(dirs: impl Iterator<Item = &'a Dir>) -> Result<WasiFilesystemCtx> {
+fn open_all<'a>(dirs: impl Iterator<Item = &'a Dir>) -> Result<Shared> {
     let mut builder = WasiCtxBuilder::new();
     builder.allow_blocking_current_thread(true);
     for dir in dirs {
@@ -102,5 +106,7 @@ fn open_all<'a>(dirs: impl Iterator<Item = &'a Dir>) -> Result<WasiFilesystemCtx
             .preopened_dir(&dir.host, &dir.guest, perms)
             .map_err(|error| cannot_open(KEY, &dir.host, &error.to_string()))?;
     }
-    Ok(builder.build().filesystem().clone())
+    let filesystem = builder.build().filesystem().clone();
+    let preopens = Preopens::of(&filesystem);
+    Ok((filesystem, preopens))
 }

@@ -3,14 +3,13 @@
 
 use super::clocks::{is_known, refused};
 use super::poll::{Layout, poll_oneoff};
-use super::{Wasi, files, random};
+use super::{Wasi, fifo, files, random};
 use crate::error::{Class, Error, Kind, Result};
 use crate::options::Clocks;
 use wasmtime::{Caller, Extern, Linker};
-use wasmtime_wasi::p1::types::{Filetype, Lookupflags};
 use wasmtime_wasi::p1::wasi_snapshot_preview1::{self as preview1, WasiSnapshotPreview1};
 use wasmtime_wasi::{I32Exit, ResourceTableError, p0, p1};
-use wiggle::{GuestMemory, GuestPtr};
+use wiggle::GuestMemory;
 
 /// Errno `notcapable`.
 pub(super) const NOTCAPABLE: i32 = 76;
@@ -88,6 +87,7 @@ fn replace<T: Send + 'static>(
         .and_then(|()| replace_random(linker, module, get))
         .and_then(|()| replace_open(linker, module, get))
         .and_then(|()| files::replace(linker, module, get))
+        .and_then(|()| fifo::replace(linker, module, get))
         .and_then(|()| replace_exit(linker, module));
     linker.allow_shadowing(false);
     replaced
@@ -172,8 +172,7 @@ fn replace_random<T: Send + 'static>(
     Ok(())
 }
 
-/// A guest that opens too many files gets an errno, where wasmtime-wasi traps; and a FIFO, whose
-/// opening could hold the polling thread for ever, is not opened.
+/// A guest that opens too many files gets an errno, where wasmtime-wasi traps; and a FIFO is not opened.
 fn replace_open<T: Send + 'static>(
     linker: &mut Linker<T>,
     module: &str,
@@ -204,11 +203,11 @@ async fn path_open(
     fuel: usize,
     (dir, look, path, len, oflags, base, heir, flags, out): Open,
 ) -> wasmtime::Result<i32> {
-    let p1 = &mut wasi.p1;
-    p1.set_hostcall_fuel(fuel);
-    if is_fifo(memory, p1, [dir, look, path, len]).await {
+    wasi.p1.set_hostcall_fuel(fuel);
+    if fifo::is_fifo(memory, wasi, [dir, look, path, len]).await {
         return Ok(NOTSUP);
     }
+    let p1 = &mut wasi.p1;
     p1.set_hostcall_fuel(fuel);
     let opened =
         preview1::path_open(p1, memory, dir, look, path, len, oflags, base, heir, flags, out);
@@ -221,19 +220,6 @@ pub(super) fn or_mfile(result: wasmtime::Result<i32>) -> wasmtime::Result<i32> {
         Err(error) if is_full(&error) => Ok(MFILE),
         result => result,
     }
-}
-
-/// True for what is neither a file, a directory, a link nor a device. The guest cannot make one, so
-/// that nothing changes between the look and the opening. Errors are left to the opening.
-async fn is_fifo(
-    memory: &mut GuestMemory<'_>,
-    p1: &mut p1::WasiP1Ctx,
-    [dir, look, path, len]: [i32; 4],
-) -> bool {
-    let Ok(look) = Lookupflags::try_from(look) else { return false };
-    let path = GuestPtr::new((path as u32, len as u32));
-    let stat = p1.path_filestat_get(memory, (dir as u32).into(), look, path).await;
-    stat.is_ok_and(|stat| stat.filetype == Filetype::Unknown)
 }
 
 fn is_full(error: &wasmtime::Error) -> bool {

@@ -9,6 +9,7 @@
 mod clocks;
 mod dirs;
 mod fault;
+mod fifo;
 mod files;
 mod inherited;
 mod linker;

@@ -3,6 +3,7 @@
 
 use super::clocks::Monotonic;
 use super::dirs::Dirs;
+use super::fifo::Preopens;
 use super::inherited::Inherited;
 use super::stdio::{Input, has_nul, open_input, open_output, refuse_nul};
 use super::streams::{Capture, Captured, Target};
@@ -32,6 +33,7 @@ const STRING: usize = 256;
 pub struct Wasi {
     pub(super) p1: WasiP1Ctx,
     pub(super) stdin: Input,
+    pub(super) preopens: Preopens,
     captured: Captured,
     /// A standard stream is a file.
     has_file: bool,
@@ -147,10 +149,11 @@ impl WasiTemplate {
         let has_file = streams.has_file();
         let mut p1 = self.builder(streams).build_p1();
         let view = p1.ctx();
-        *view.ctx.filesystem() = self.dirs.share()?;
+        let (filesystem, preopens) = self.dirs.share()?;
+        *view.ctx.filesystem() = filesystem;
         // The three streams and every preopen take an entry each.
         view.table.set_max_capacity(3 + self.dirs.len() + MAX_OPEN_FILES);
-        Ok(Wasi { p1, stdin, captured, has_file, is_large: self.is_large })
+        Ok(Wasi { p1, stdin, preopens, captured, has_file, is_large: self.is_large })
     }
 
     /// Makes the 0.2 context of one component instance, with the same grants and these streams.
@@ -160,7 +163,7 @@ impl WasiTemplate {
     pub fn instantiate_p2(&self, streams: Streams) -> Result<(WasiCtx, Captured)> {
         let captured = streams.captured();
         let mut ctx = self.builder(streams).build();
-        *ctx.filesystem() = self.dirs.share()?;
+        (*ctx.filesystem(), _) = self.dirs.share()?;
         Ok((ctx, captured))
     }
 
