@@ -240,7 +240,7 @@ module_kind(Mod) ->
     end.
 
 %% @doc The pool that the module's instances live in: slots in `total', `used' and `warm' (kept for
-%% an image), those of instances that are gone in `restoring' (nobody waits for them: a pool has four
+%% an image), those of instances that are gone in `restoring' (nobody waits for them: a pool has two
 %% slots more than `memories'), `resets', `bytes_restored' by them, and `verify_failures'. Without a
 %% pool `total' is what the engine holds just then.
 -spec pool_info(wasm_module()) -> pool_info().
@@ -507,8 +507,10 @@ run(_, _) ->
 interrupt(#wasmtime_instance{ref = Ref}) -> wasmtime_nif:instance_interrupt(Ref);
 interrupt(_) -> ?BADARG(instance).
 
-%% @doc Ends an instance: idle, running, in a host call, or ended already. Its memory is freed and
-%% its slot in the pool is free when this returns.
+%% @doc Ends an instance: idle, running, in a host call, or ended already. When this returns, what it
+%% held is freed and its place in the pool is free. Its memory is restored by then or soon after, before
+%% anybody else gets it: where a processor is free, nobody waits for that (`restoring' of
+%% {@link pool_info/1}; 64 MiB at most).
 -spec destroy(instance()) -> ok.
 destroy(#wasmtime_instance{} = Inst) -> wasmtime_call:destroy(Inst);
 destroy(_) -> ?BADARG(instance).

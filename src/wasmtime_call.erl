@@ -164,7 +164,7 @@ run(Inst, Opts) ->
         Error -> Error
     end.
 
-%% @doc Ends an instance; its store and its slot are free when this returns.
+%% @doc Ends an instance; its store is gone and its place is free when this returns.
 -spec destroy(#wasmtime_instance{}) -> ok.
 destroy(#wasmtime_instance{ref = Inst0}) ->
     case wasmtime_nif:instance_destroy(Inst0) of

@@ -78,6 +78,25 @@ address_space() ->
         [ok = wasmtime:destroy(Inst) || Inst <- Insts]
     end, Mod).
 
+%% Where there are addresses for a pool's slots, and for none to spare, it works as any.
+t_spare_slots(_) ->
+    ?assertEqual([ok, ok], in_node(spare_slots, [], "ulimit -v 40000000; ")).
+
+spare_slots() ->
+    wasmtime_test:in_process(fun tight_pool/0),
+    _ = wasmtime_test:settled(),
+    ok.
+
+tight_pool() ->
+    Mod = mod({wat, "(module (memory (export \"memory\") 8))"}, wasmtime_test:pool(#{instances => 8})),
+    [begin
+         {ok, Inst} = wasmtime:instantiate(Mod, #{runner => scheduler}),
+         ?assertEqual({ok, <<0>>}, wasmtime:read_memory(Inst, 7, 1)),
+         ok = wasmtime:write_memory(Inst, 7, <<1>>),
+         ok = wasmtime:destroy(Inst),
+         ?assertMatch(#{used := 0, restoring := 0, warm := 1, verify_failures := 0}, wasmtime:pool_info(Mod))
+     end || _ <- lists:seq(1, 20)].
+
 loop(Mod) -> wasmtime_test:instantiate(Mod, #{{"env", "tick"} => fun(_, []) -> timer:sleep(infinity) end}).
 
 until_refused(Make, Made) ->

@@ -109,6 +109,11 @@ impl Held {
         None
     }
 
+    /// True when its pool can do without the slot for a while.
+    pub(super) fn has_spare(&self) -> bool {
+        self.pool.has_spare()
+    }
+
     /// Gives its place in the pool back before it is restored.
     pub(super) fn leave_place(mut self) -> Self {
         self.pool.begin_restoring();

@@ -34,6 +34,8 @@ pub struct Pool {
     capacity: usize,
     state: Mutex<State>,
     counters: Counters,
+    /// There are slots beside those of live memories.
+    spare: bool,
     /// After the state: slots of an arena go before their arena.
     arena: Option<Arena>,
 }
@@ -77,8 +79,13 @@ impl Pool {
     }
 
     fn with_scan(options: &PoolOptions, scan: bool) -> Result<Arc<Pool>> {
-        let slots = options.memories.saturating_add(SPARE);
-        let arena = Arena::new(slots).map_err(|e| too_large(options.memories, &e))?;
+        // Where addresses are scarce a pool does without spare slots.
+        let with_spare = Arena::new(options.memories.saturating_add(SPARE)).ok();
+        let spare = with_spare.is_some();
+        let arena = match with_spare {
+            Some(arena) => arena,
+            None => Arena::new(options.memories).map_err(|e| too_large(options.memories, &e))?,
+        };
         let keep = usize::try_from(options.keep_resident).unwrap_or(usize::MAX);
         Ok(Arc::new(Pool {
             limits: Some(Limits::of(options)),
@@ -87,6 +94,7 @@ impl Pool {
             capacity: options.max_memory.min(MEMORY_RESERVATION) as usize,
             state: Mutex::default(),
             counters: Counters::default(),
+            spare,
             arena: Some(arena),
         }))
     }
@@ -100,6 +108,7 @@ impl Pool {
             capacity: MEMORY_RESERVATION as usize,
             state: Mutex::default(),
             counters: Counters::default(),
+            spare: true,
             arena: None,
         })
     }
@@ -211,6 +220,10 @@ impl Pool {
 
     pub(super) fn policy(&self) -> Policy {
         self.policy
+    }
+
+    pub(super) fn has_spare(&self) -> bool {
+        self.spare
     }
 
     pub(super) fn verifies(&self) -> bool {
@@ -358,7 +371,7 @@ fn foreign(slot: Option<&Slot>, plan: &MemoryPlan) -> usize {
 }
 
 fn too_large(memories: u32, error: &io::Error) -> Error {
-    let gib = Arena::size(memories.saturating_add(SPARE)).unwrap_or(usize::MAX) >> 30;
+    let gib = Arena::size(memories).unwrap_or(usize::MAX) >> 30;
     let text = format!(
         "a pool of {memories} memories reserves {gib} GiB of address space, \
          which this system refuses: {error}"

@@ -13,18 +13,22 @@ use crate::inject::point;
 
 /// Memories that it has at most. Every pool has as many slots more than memories, so that what is
 /// being restored is in nobody's way.
-pub(super) const SPARE: u32 = 4;
+pub(super) const SPARE: u32 = 2;
+
+/// Bytes of the memories that it has at most, as they add to what live instances have.
+const MOST_BYTES: usize = 64 << 20;
 
 static STATE: Mutex<State> =
-    Mutex::new(State { queue: VecDeque::new(), taken: 0, is_running: false });
+    Mutex::new(State { queue: VecDeque::new(), taken: 0, bytes: 0, is_running: false });
 
 /// Something is queued.
 static QUEUED: Condvar = Condvar::new();
 
 struct State {
     queue: VecDeque<Held>,
-    /// Memories that it has, the one that it is at included.
+    /// Memories that it has, the one that it is at included, and their bytes.
     taken: usize,
+    bytes: usize,
     is_running: bool,
 }
 
@@ -47,11 +51,16 @@ pub fn start() -> Result<()> {
 
 /// Takes memories to restore them soon; they come back when there is no room for all of them.
 pub(super) fn take(memories: Vec<Held>) -> Vec<Held> {
-    let mut state = STATE.lock();
-    if !state.is_running || state.taken + memories.len() > SPARE as usize {
+    if !memories.iter().all(Held::has_spare) {
         return memories;
     }
-    state.taken += memories.len();
+    let mut state = STATE.lock();
+    let taken = state.taken + memories.len();
+    let bytes = state.bytes + memories.iter().map(Held::extent).sum::<usize>();
+    if !state.is_running || taken > SPARE as usize || bytes > MOST_BYTES {
+        return memories;
+    }
+    (state.taken, state.bytes) = (taken, bytes);
     // The place in the pool is free once the caller knows that the instance is gone.
     state.queue.extend(memories.into_iter().map(Held::leave_place));
     drop(state);
@@ -66,8 +75,10 @@ fn work() {
             QUEUED.wait(&mut state);
             continue;
         };
+        let bytes = held.extent();
         MutexGuard::unlocked(&mut state, || restore(held));
         state.taken -= 1;
+        state.bytes -= bytes;
     }
 }
 
