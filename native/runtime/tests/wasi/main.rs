@@ -4,6 +4,7 @@ mod child;
 mod clocks;
 mod dirs;
 mod env;
+mod fifo;
 mod guest;
 mod limits;
 mod poll;
