@@ -3,11 +3,11 @@
 //! changes in between; errors are left to the opening.
 
 use super::Wasi;
-use super::linker::{Get, parts};
+use super::linker::{Get, wrap};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use wasmtime::{AsContextMut, Caller, Linker};
+use wasmtime::Linker;
 use wasmtime_wasi::ResourceTable;
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtx, WasiFilesystemCtxView};
 use wasmtime_wasi::p1::types::{Filetype, Lookupflags};
@@ -58,34 +58,14 @@ pub(super) fn replace<T: Send + 'static>(
     module: &str,
     get: impl Get<T>,
 ) -> wasmtime::Result<()> {
-    linker.func_wrap_async(
-        module,
-        "fd_close",
-        move |mut caller: Caller<'_, T>, (fd,): (i32,)| {
-            Box::new(async move {
-                let fuel = caller.as_context_mut().hostcall_fuel();
-                let export = caller.get_export("memory");
-                let (mut memory, wasi) = parts(&mut caller, &export, get)?;
-                wasi.preopens.forget(fd as u32);
-                wasi.p1.set_hostcall_fuel(fuel);
-                preview1::fd_close(&mut wasi.p1, &mut memory, fd).await
-            })
-        },
-    )?;
-    linker.func_wrap_async(
-        module,
-        "fd_renumber",
-        move |mut caller: Caller<'_, T>, (from, to): (i32, i32)| {
-            Box::new(async move {
-                let fuel = caller.as_context_mut().hostcall_fuel();
-                let export = caller.get_export("memory");
-                let (mut memory, wasi) = parts(&mut caller, &export, get)?;
-                [from, to].into_iter().for_each(|fd| wasi.preopens.forget(fd as u32));
-                wasi.p1.set_hostcall_fuel(fuel);
-                preview1::fd_renumber(&mut wasi.p1, &mut memory, from, to).await
-            })
-        },
-    )?;
+    wrap!(linker, module, get, "fd_close", |memory, wasi, _, (fd,) in (i32,)| {
+        wasi.preopens.forget(fd as u32);
+        preview1::fd_close(&mut wasi.p1, memory, fd).await
+    })?;
+    wrap!(linker, module, get, "fd_renumber", |memory, wasi, _, (from, to) in (i32, i32)| {
+        [from, to].into_iter().for_each(|fd| wasi.preopens.forget(fd as u32));
+        preview1::fd_renumber(&mut wasi.p1, memory, from, to).await
+    })?;
     Ok(())
 }
 

@@ -29,6 +29,31 @@ pub(super) trait Get<T>: Fn(&mut T) -> &mut Wasi + Copy + Send + Sync + 'static 
 
 impl<T, F: Fn(&mut T) -> &mut Wasi + Copy + Send + Sync + 'static> Get<T> for F {}
 
+/// Puts an asynchronous function in the place of wasmtime-wasi's own: its body sees the guest's memory, the
+/// WASI context, the fuel that a host call has, and the arguments. A macro, as no closure can lend what it
+/// borrows of its caller to an async function it is given.
+macro_rules! wrap {
+    ($linker:ident, $module:ident, $get:ident, $name:literal,
+     |$memory:ident, $wasi:ident, $fuel:pat_param, $arguments:pat_param in $type:ty| $body:expr) => {
+        $linker.func_wrap_async(
+            $module,
+            $name,
+            move |mut caller: wasmtime::Caller<'_, T>, $arguments: $type| {
+                Box::new(async move {
+                    let fuel = wasmtime::AsContextMut::as_context_mut(&mut caller).hostcall_fuel();
+                    let export = caller.get_export("memory");
+                    let (mut memory, $wasi) =
+                        $crate::wasi::linker::parts(&mut caller, &export, $get)?;
+                    $wasi.p1.set_hostcall_fuel(fuel);
+                    let ($memory, $fuel) = (&mut memory, fuel);
+                    $body
+                })
+            },
+        )
+    };
+}
+pub(super) use wrap;
+
 /// Adds every import of `wasi_snapshot_preview1`. Afterwards the linker refuses to define a name twice,
 /// as a new one does.
 ///
@@ -101,18 +126,11 @@ fn replace_poll<T: Send + 'static>(
     clocks: Clocks,
     get: impl Get<T>,
 ) -> wasmtime::Result<()> {
-    linker.func_wrap_async(
-        module,
-        "poll_oneoff",
-        move |mut caller: Caller<'_, T>, (subs, events, n, out): (i32, i32, i32, i32)| {
-            Box::new(async move {
-                let export = caller.get_export("memory");
-                let (mut memory, wasi) = parts(&mut caller, &export, get)?;
-                let places = [subs, events, n, out].map(|place| place as u32);
-                poll_oneoff(&mut memory, wasi, layout, clocks, places).await
-            })
-        },
-    )?;
+    type Places = (i32, i32, i32, i32);
+    wrap!(linker, module, get, "poll_oneoff", |memory, wasi, _, (subs, events, n, out) in Places| {
+        let places = [subs, events, n, out].map(|place| place as u32);
+        poll_oneoff(memory, wasi, layout, clocks, places).await
+    })?;
     Ok(())
 }
 
@@ -157,18 +175,10 @@ fn replace_random<T: Send + 'static>(
     module: &str,
     get: impl Get<T>,
 ) -> wasmtime::Result<()> {
-    linker.func_wrap_async(
-        module,
-        "random_get",
-        move |mut caller: Caller<'_, T>, (ptr, len): (i32, i32)| {
-            Box::new(async move {
-                let export = caller.get_export("memory");
-                let (mut memory, _) = parts(&mut caller, &export, get)?;
-                random::fill(&mut memory, ptr as u32, len as u32).await?;
-                Ok(SUCCESS)
-            })
-        },
-    )?;
+    wrap!(linker, module, get, "random_get", |memory, wasi, _, (ptr, len) in (i32, i32)| {
+        random::fill(memory, ptr as u32, len as u32).await?;
+        Ok(SUCCESS)
+    })?;
     Ok(())
 }
 
@@ -178,18 +188,9 @@ fn replace_open<T: Send + 'static>(
     module: &str,
     get: impl Get<T>,
 ) -> wasmtime::Result<()> {
-    linker.func_wrap_async(
-        module,
-        "path_open",
-        move |mut caller: Caller<'_, T>, arguments: Open| {
-            Box::new(async move {
-                let fuel = wasmtime::AsContextMut::as_context_mut(&mut caller).hostcall_fuel();
-                let export = caller.get_export("memory");
-                let (mut memory, wasi) = parts(&mut caller, &export, get)?;
-                path_open(&mut memory, wasi, fuel, arguments).await
-            })
-        },
-    )?;
+    wrap!(linker, module, get, "path_open", |memory, wasi, fuel, arguments in Open| {
+        path_open(memory, wasi, fuel, arguments).await
+    })?;
     Ok(())
 }
 
@@ -203,11 +204,11 @@ async fn path_open(
     fuel: usize,
     (dir, look, path, len, oflags, base, heir, flags, out): Open,
 ) -> wasmtime::Result<i32> {
-    wasi.p1.set_hostcall_fuel(fuel);
     if fifo::is_fifo(memory, wasi, [dir, look, path, len]).await {
         return Ok(NOTSUP);
     }
     let p1 = &mut wasi.p1;
+    // The look used some.
     p1.set_hostcall_fuel(fuel);
     let opened =
         preview1::path_open(p1, memory, dir, look, path, len, oflags, base, heir, flags, out);
