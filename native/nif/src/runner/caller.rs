@@ -25,7 +25,7 @@ pub(super) struct Caller {
     asker: Option<Arc<dyn Client>>,
     job: JobId,
     news: Mutex<News>,
-    /// False while there are no news, so that the process need not take the lock to see that.
+    /// False until there are news, so that the process need not take the lock to see that.
     has_news: AtomicBool,
     /// The message of the process that sleeps, and who that is.
     nap: Nap<(LocalPid, Message)>,

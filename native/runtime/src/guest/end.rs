@@ -209,15 +209,15 @@ impl Guest {
             *grave = Some(self.dropped(old));
         }
         let Some(pending) = grave.take() else { return true };
-        let pending = match budget {
-            // Where there is a processor for it, nobody waits for this.
-            Some(_) if runner::processor_is_free(self.runner()) => pending.leave(),
-            _ => Some(pending),
-        };
-        *grave = match (pending, budget) {
-            (Some(pending), Some(budget)) => pending.finish_within(budget),
-            (pending, _) => {
-                drop(pending);
+        *grave = match budget {
+            Some(budget) => {
+                // Where there is a processor for it, nobody waits for this.
+                let free = runner::processor_is_free(self.runner());
+                let left = if free { pending.leave() } else { Some(pending) };
+                left.and_then(|pending| pending.finish_within(budget))
+            }
+            None => {
+                pending.finish();
                 None
             }
         };
