@@ -81,6 +81,7 @@ with_python(Config, Fun) ->
                                      keep_resident => Keep}),
          {ok, Mod} = wasmtime:deserialize_file(proplists:get_value(artifact, Config), Pool),
          Fun(Mod),
+         ?assertMatch(#{used := 0}, wasmtime:pool_info(Mod)),
          ?assertMatch(#{verify_failures := 0}, wasmtime_test:restored(Mod))
      end || Keep <- Keeps].
 

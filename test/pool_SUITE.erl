@@ -184,6 +184,7 @@ t_two_images(_) ->
          {ok, []} = wasmtime:call(Inst, <<"f">>, []),
          ok = wasmtime:destroy(Inst)
      end || _ <- lists:seq(1, 50), {Word, Mod} <- Mods],
+    [?assertMatch(#{used := 0}, wasmtime:pool_info(Mod)) || {_, Mod} <- Mods],
     [?assertMatch(#{verify_failures := 0}, wasmtime_test:restored(Mod)) || {_, Mod} <- Mods].
 
 %% A slot that another module left much in is cleared on a dirty scheduler, and only then; so it is for
@@ -227,6 +228,7 @@ t_slot_of_another_module(_) ->
     Leaves(One, 1),
     {ok, Little} = New(Other),
     ok = wasmtime_nif:instance_destroy_dirty(Little),
+    ?assertMatch(#{used := 0}, wasmtime:pool_info(One)),
     ?assertMatch(#{verify_failures := 0}, wasmtime_test:restored(One)).
 
 %% A tenant that trapped, timed out or was interrupted leaves as little behind.
