@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use wasmtime::{Instance, Linker, Module, Result, Store, bail};
 use wasmtime_beam::engine::Engine;
-use wasmtime_beam::guest::{self, Client, HostCall, Job, JobId, Outcome, Request, Step};
+use wasmtime_beam::guest::{
+    self, Client, HostCall, HostImport, Job, JobId, Outcome, Request, Step,
+};
 use wasmtime_beam::memory::{MemoryData, Permit, extract};
 use wasmtime_beam::module::{self, parse_wat};
 use wasmtime_beam::options::{InstanceOptions, Limits, Runner};
@@ -168,7 +170,7 @@ impl Ways for Core {
 
     fn call(&mut self, guest: &mut Self::Live) -> Result<()> {
         let args = vec![Value::I32(ARGS.0), Value::I32(ARGS.1)];
-        let request = Request::Call { export: EXPORT.into(), args, fuel: None };
+        let request = Request::call(guest.module(), EXPORT, args)?;
         guest.submit(Job::new(request, Arc::new(Asker)), None)?;
         let mut cx = Context::from_waker(Waker::noop());
         let Step::Done(job, outcome) = guest.poll(&mut cx) else {
@@ -191,7 +193,7 @@ impl Ways for Core {
 struct Asker;
 
 impl Client for Asker {
-    fn host_call(&self, _: HostCall) -> bool {
+    fn host_call(&self, _: HostCall, _: &HostImport) -> bool {
         false
     }
 

@@ -88,7 +88,8 @@ pub fn calls(module: &Module, choices: &mut Choices<'_>) -> Vec<(String, Vec<Val
     for at in 0..if names.is_empty() { 0 } else { CALLS } {
         // Each once, as far as there are choices; then any.
         let name = if at < names.len() / 2 { at } else { choices.below(names.len()) };
-        let args = module.function(&names[name]).and_then(|ty| arguments(&ty.params, choices));
+        let args = module.function(&names[name]).ok();
+        let args = args.and_then(|function| arguments(&function.signature.params, choices));
         calls.extend(args.map(|args| (names[name].clone(), args)));
     }
     calls

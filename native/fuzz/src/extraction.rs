@@ -64,7 +64,7 @@ fn tenant(module: &Module, plain: &wasmtime::Module, random: &mut Random) {
 }
 
 fn takes_nothing(module: &Module, name: &str) -> bool {
-    module.function(name).is_some_and(|ty| ty.params.is_empty())
+    module.function(name).is_ok_and(|function| function.signature.params.is_empty())
 }
 
 /// Writes here and there, if that is a memory.

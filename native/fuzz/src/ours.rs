@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use wasmtime_beam::error::{Class, Error, Kind, Result};
 use wasmtime_beam::guest::{
-    Client, Destroyed, Guest, HostCall, Job, JobId, Outcome as Answer, Request, Step, View,
+    Client, Destroyed, Guest, HostCall, HostImport, Job, JobId, Outcome as Answer, Request, Step, View,
 };
 use wasmtime_beam::module::{ExternKind, Module};
 use wasmtime_beam::options::{
@@ -64,7 +64,7 @@ pub fn instance_options(module: &Module, runner: Runner) -> InstanceOptions {
 struct Asker(Mutex<Option<Answer>>);
 
 impl Client for Asker {
-    fn host_call(&self, _: HostCall) -> bool {
+    fn host_call(&self, _: HostCall, _: &HostImport) -> bool {
         true
     }
 
@@ -93,8 +93,8 @@ impl Ours {
 
     /// Calls an export with so much fuel; `None` is none, of a module that counts none.
     pub fn call(&self, name: &str, args: &[Value], fuel: Option<u64>) -> Outcome {
-        let request = Request::Call { export: name.into(), args: args.to_vec(), fuel };
-        match self.run(request) {
+        let function = self.module.function(name).expect("an export").clone();
+        match self.run(Request::Call { function, args: args.to_vec(), fuel }) {
             Ok(values) => Ok(told(&values)),
             Err(error) => Err(failure(&error)),
         }
@@ -102,7 +102,7 @@ impl Ours {
 
     /// As `call`, of a module that counts no fuel, with the values themselves.
     pub fn values(&self, name: &str, args: &[Value]) -> Answer {
-        self.run(Request::Call { export: name.into(), args: args.to_vec(), fuel: None })
+        self.run(Request::call(&self.module, name, args.to_vec())?)
     }
 
     fn run(&self, request: Request) -> Answer {
@@ -123,10 +123,11 @@ impl Ours {
     fn step(&self) {
         match self.poll() {
             Step::Done(job, outcome) => job.finish(outcome),
-            Step::Host(_, call) => {
-                let HostCall { id, import, args } = call;
-                let values = answer(&import.name, &args, &import.signature.results);
-                self.guest.control().reply(id, Ok(values));
+            Step::Host(call) => {
+                let control = self.guest.control();
+                let import = control.parked_import(call.id).expect("a parked host call");
+                let values = answer(&import.name, &call.args, &import.signature.results);
+                control.reply(call.id, Ok(values));
             }
             Step::Wait => {}
             Step::Idle | Step::Gone => panic!("a guest left a job unanswered"),

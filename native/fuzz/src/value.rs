@@ -114,7 +114,7 @@ fn value(pools: &[Vec<Ref>; 2], choices: &mut Choices<'_>) -> Value {
 
 /// Sends a value in and takes it out again, by a call, a global or a table.
 fn cross(guest: &Ours, at: usize, way: usize, value: &Value, others: &[Ref]) {
-    let ty = &module().function(&format!("c{at}")).expect("an export").params[0];
+    let ty = &module().function(&format!("c{at}")).expect("an export").signature.params[0];
     let (class, back) = match way {
         0 => (Class::Call, guest.values(&format!("c{at}"), std::slice::from_ref(value)).map(first)),
         1 => (Class::Global, through_global(guest, &format!("g{at}"), value)),

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
-use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome, panicked};
+use wasmtime_beam::guest::{Client, HostCall, HostImport, JobId, Outcome, panicked};
 use wasmtime_beam::inject::point;
 
 use crate::atoms;
@@ -81,9 +81,9 @@ impl Requester {
 }
 
 impl Client for Inner {
-    fn host_call(&self, call: HostCall) -> bool {
+    fn host_call(&self, call: HostCall, import: &HostImport) -> bool {
         let named = self.instance.id().filter(|_| self.host != self.pid);
-        named.unwrap_or(&self.home).host_call(&call, &self.instance).send(self.host)
+        named.unwrap_or(&self.home).host_call(&call, import, &self.instance).send(self.host)
     }
 
     fn asker(&self) -> u64 {

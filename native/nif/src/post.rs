@@ -11,7 +11,7 @@ use rustler::env::SavedTerm;
 use rustler::sys::{ErlNifEnv, enif_send};
 use rustler::thread::is_scheduler_thread;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term};
-use wasmtime_beam::guest::{HostCall, JobId, Outcome};
+use wasmtime_beam::guest::{HostCall, HostImport, JobId, Outcome};
 use wasmtime_beam::inject::point;
 
 use crate::client::Reply;
@@ -73,10 +73,15 @@ impl Home {
     }
 
     /// Asks to serve a host call.
-    pub fn host_call(&self, call: &HostCall, instance: &ResourceArc<Instance>) -> Message {
+    pub fn host_call(
+        &self,
+        call: &HostCall,
+        import: &HostImport,
+        instance: &ResourceArc<Instance>,
+    ) -> Message {
         point("encode_call");
         Message::build(|env| {
-            let name = (call.import.module.as_str(), call.import.name.as_str());
+            let name = (import.module.as_str(), import.name.as_str());
             let args = value::encode_list(env, &call.args, instance);
             (atoms::wasmtime_host_call(), self.reference(env), call.id, name, args).encode(env)
         })

@@ -58,13 +58,15 @@ impl Object {
             Object::Outlet => "outlets",
         }
     }
-}
 
-static LIVE: [Counter; Object::ALL.len()] = [const { Counter::new() }; Object::ALL.len()];
+    const fn counter(self) -> Counter {
+        Counter::numbered(self as usize)
+    }
+}
 
 /// How many objects of a sort are alive.
 pub fn live(object: Object) -> usize {
-    LIVE[object as usize].sum(Relaxed)
+    object.counter().sum(Relaxed)
 }
 
 /// Counts its owner while it lives.
@@ -73,13 +75,13 @@ pub struct Live(Object);
 
 impl Live {
     pub fn new(object: Object) -> Self {
-        LIVE[object as usize].mine().fetch_add(1, Relaxed);
+        object.counter().increment();
         Live(object)
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        LIVE[self.0 as usize].mine().fetch_sub(1, Relaxed);
+        self.0.counter().decrement();
     }
 }

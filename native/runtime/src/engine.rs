@@ -96,7 +96,7 @@ fn config(options: &CompileOptions) -> Config {
         .consume_fuel(options.fuel)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(FIBER_STACK)
-        .with_host_stack(Stacks::new())
+        .with_host_stack(Arc::new(Stacks::default()))
         .concurrency_support(false)
         .wasm_component_model(false);
     #[cfg(feature = "compiler")]

@@ -2,7 +2,7 @@
 //! A stack is never zeroed; guests cannot read it.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use wasmtime::{StackCreator, StackMemory};
@@ -15,14 +15,7 @@ const KEPT: usize = 64;
 /// Hands out stacks and takes them back.
 #[derive(Default)]
 pub struct Stacks {
-    idle: Mutex<Vec<Mapping>>,
-    this: Weak<Stacks>,
-}
-
-impl Stacks {
-    pub fn new() -> Arc<Self> {
-        Arc::new_cyclic(|this| Stacks { idle: Mutex::default(), this: this.clone() })
-    }
+    idle: Arc<Mutex<Vec<Mapping>>>,
 }
 
 // SAFETY: `Mapping::new` gives page-aligned, zero-filled memory with a guard page below it.
@@ -34,13 +27,13 @@ unsafe impl StackCreator for Stacks {
             Some(mapping) => mapping,
             None => Mapping::new(size)?,
         };
-        Ok(Box::new(Stack { mapping: Some(mapping), home: self.this.clone() }))
+        Ok(Box::new(Stack { mapping: Some(mapping), home: self.idle.clone() }))
     }
 }
 
 struct Stack {
     mapping: Option<Mapping>,
-    home: Weak<Stacks>,
+    home: Arc<Mutex<Vec<Mapping>>>,
 }
 
 impl Stack {
@@ -70,8 +63,7 @@ unsafe impl StackMemory for Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        let Some(home) = self.home.upgrade() else { return };
-        let mut idle = home.idle.lock();
+        let mut idle = self.home.lock();
         if idle.len() < KEPT {
             idle.extend(self.mapping.take());
         }

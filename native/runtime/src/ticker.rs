@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::counts;
 use crate::error::{Error, Result};
 use crate::guest::{Control, JobId, Reason};
 use crate::inject::point;
@@ -25,7 +26,7 @@ static POLLED: AtomicBool = AtomicBool::new(false);
 
 /// Polls in slices under way: one may last long when the guest is inside a bulk instruction, and
 /// must still find the ticker awake afterwards.
-static POLLING: Counter = Counter::new();
+static POLLING: Counter = Counter::numbered(counts::Object::ALL.len());
 
 /// True while the ticker bumps the engines.
 static SLICING: AtomicBool = AtomicBool::new(false);
@@ -90,15 +91,13 @@ fn ticker() -> &'static Ticker {
 
 /// What is done in slices, while it lives: guests yield at every tick.
 pub struct Slice {
-    polling: &'static AtomicUsize,
     since: u64,
 }
 
 impl Slice {
     /// Wakes the ticker if it sleeps; else this costs three atomic accesses.
     pub fn begin() -> Self {
-        let polling = POLLING.mine();
-        polling.fetch_add(1, Ordering::SeqCst);
+        POLLING.increment_before_reads();
         if !POLLED.load(Ordering::Relaxed) {
             POLLED.store(true, Ordering::Relaxed);
         }
@@ -108,7 +107,7 @@ impl Slice {
             state.quiet = 0;
             wake_by(ticker, &mut state, Instant::now() + SLICE);
         }
-        Slice { polling, since: TICKS.load(Ordering::Relaxed) }
+        Slice { since: TICKS.load(Ordering::Relaxed) }
     }
 
     /// True once a slice ended since the beginning: cheaper than a look at the clock, and right on
@@ -120,7 +119,7 @@ impl Slice {
 
 impl Drop for Slice {
     fn drop(&mut self) {
-        self.polling.fetch_sub(1, Ordering::SeqCst);
+        POLLING.decrement();
     }
 }
 

@@ -77,7 +77,7 @@ impl World {
     fn ask(&mut self, export: &str, asker: u64, host: u64, waits: bool) {
         let party = Party::new(asker, host, waits);
         let args = if export == "ask" { vec![Value::I32(3)] } else { vec![] };
-        let request = Request::Call { export: export.into(), args, fuel: None };
+        let request = Request::call(self.guest.module(), export, args).expect("an export");
         let job = Job::new(request, Arc::clone(&party) as _);
         let id = job.id();
         let Ok(submitted) = self.guest.submit(job, None) else { return };

@@ -199,7 +199,7 @@ impl World {
         }
         let export = EXPORTS[choices.below(EXPORTS.len())];
         let args = if export == "ask" { vec![Value::I32(3)] } else { vec![] };
-        Request::Call { export: export.into(), args, fuel: None }
+        Request::call(self.guest.module(), export, args).expect("an export")
     }
 
     /// A runner is about to take the guest.
@@ -238,10 +238,10 @@ impl World {
                 }
                 job.finish(outcome);
             }
-            Step::Host(_, call) if choices.chance(12) => {
+            Step::Host(call) if choices.chance(12) => {
                 self.guest.control().host_down(call.id);
             }
-            Step::Host(_, call) => self.calls.push(call.id),
+            Step::Host(call) => self.calls.push(call.id),
             Step::Wait => {}
             Step::Idle | Step::Gone => self.attached = false,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use wasmtime_beam::error::{Class, Kind};
-use wasmtime_beam::guest::{Client, HostCall, JobId, Outcome};
+use wasmtime_beam::guest::{Client, HostCall, HostImport, JobId, Outcome};
 
 /// A process that asked for one job.
 pub struct Party {
@@ -33,7 +33,7 @@ impl Party {
 }
 
 impl Client for Party {
-    fn host_call(&self, _: HostCall) -> bool {
+    fn host_call(&self, _: HostCall, _: &HostImport) -> bool {
         true
     }
 

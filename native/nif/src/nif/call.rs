@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use rustler::{Encoder, Env, ListIterator, LocalPid, NifResult, ResourceArc, Term};
 use wasmtime_beam::error::{Quoted, Result};
-use wasmtime_beam::guest::{Awaited, Job, JobId, Reason, Request, Submitted, unknown_function};
+use wasmtime_beam::guest::{Awaited, Job, JobId, Reason, Request, Submitted};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
 
-use super::{answer, checked, done, guarded, host};
+use super::{answer, checked, done, guarded};
 use crate::atoms;
 use crate::client::{Reply, Requester, number};
 use crate::resource::{Call, Instance};
@@ -200,12 +200,8 @@ fn call_resume<'a>(
     id: u64,
     answer: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let control = call.0.instance().guest().control();
-    let answer = host::read(control, id, answer)?;
-    Ok(guarded(env, || {
-        answer.into_iter().for_each(|answer| call.0.reply(id, answer));
-        call.0.poll(env)
-    }))
+    call.0.reply(id, answer)?;
+    Ok(guarded(env, || call.0.poll(env)))
 }
 
 fn request(
@@ -214,11 +210,10 @@ fn request(
     values: ListIterator<'_>,
     fuel: Option<u64>,
 ) -> Result<Request> {
-    let signature = instance.guest().module().function(name);
-    let signature = signature.ok_or_else(|| unknown_function(name))?;
+    let function = instance.guest().module().function(name)?;
     let what = format_args!("the function {}", Quoted(name));
-    let args = value::decode_list(values, &signature.params, &what)?;
-    Ok(Request::Call { export: name.to_owned(), args, fuel })
+    let args = value::decode_list(values, &function.signature.params, &what)?;
+    Ok(Request::Call { function: function.clone(), args, fuel })
 }
 
 /// Queues a request of the calling process and finds a runner for it.

@@ -20,10 +20,7 @@ fn host_reply<'a>(
     call: u64,
     answer: Term<'a>,
 ) -> NifResult<Atom> {
-    let control = instance.guest().control();
-    if let Some(answer) = read(control, call, answer)? {
-        post::inside(env, || control.reply(call, answer));
-    }
+    post::inside(env, || reply(instance.guest().control(), call, answer, true))?;
     Instance::served(&instance, env, call);
     Ok(atoms::ok())
 }
@@ -40,20 +37,23 @@ fn host_pending(instance: ResourceArc<Instance>, call: u64) -> bool {
     instance.guest().control().parked_import(call).is_some()
 }
 
-/// The answer to a parked host call; `None` for a late or unknown one.
-pub fn read(
-    control: &Control,
-    call: u64,
-    answer: Term<'_>,
-) -> NifResult<Option<Result<Vec<Value>>>> {
-    let read = || {
+/// Answers a parked host call; a late or unknown answer is dropped. A runner that polls next needs no
+/// wake.
+///
+/// # Errors
+/// `badarg` when `answer` is none.
+pub fn reply(control: &Control, call: u64, answer: Term<'_>, wakes: bool) -> NifResult<()> {
+    let (tag, content): (Atom, Term<'_>) = answer.decode()?;
+    let read = |import: &HostImport| {
         point("answer");
-        let (tag, content): (Atom, Term<'_>) = answer.decode()?;
-        control.parked_import(call).map(|import| self::answer(&import, tag, content)).transpose()
+        self::answer(import, tag, content)
     };
     // The guest waits for an answer, whatever that is.
-    let read = catch_unwind(AssertUnwindSafe(read));
-    read.unwrap_or_else(|panic| Ok(Some(Err(panicked(panic.as_ref())))))
+    let replied = catch_unwind(AssertUnwindSafe(|| control.reply_with(call, wakes, read)));
+    replied.unwrap_or_else(|panic| {
+        control.reply(call, Err(panicked(panic.as_ref())));
+        Ok(())
+    })
 }
 
 /// The values of `{ok, Values}`, or why the host function failed.
@@ -63,16 +63,20 @@ fn answer(import: &HostImport, tag: Atom, content: Term<'_>) -> NifResult<Result
         let text = String::from_utf8_lossy(text.as_slice());
         return Ok(Err(host_error(format!("{import} {text}"))));
     }
-    let values: ListIterator<'_> = content.decode().map_err(|_| NifError::BadArg)?;
+    let list = || content.decode::<ListIterator<'_>>().map_err(|_| NifError::BadArg);
     let types = &import.signature.results;
-    let (values, more) = value::first(values, types.len());
-    let (got, want) = (values.len() + more, types.len());
-    if got != want {
-        let got = value::Count { got, want };
-        return Ok(Err(host_error(format!("{import} returned {got} results instead of {want}"))));
-    }
-    let values = value::decode_terms(&values, types, &format_args!("the results of {import}"));
-    Ok(values.map_err(|error| host_error(error.message)))
+    let values = value::decode_list(list()?, types, &format_args!("the results of {import}"));
+    let error = match values {
+        Ok(values) => return Ok(Ok(values)),
+        Err(error) => error,
+    };
+    Ok(Err(host_error(match error.kind {
+        Kind::Badarity => {
+            let (got, want) = (value::count(list()?, types.len()), types.len());
+            format!("{import} returned {got} results instead of {want}")
+        }
+        _ => error.message,
+    })))
 }
 
 fn host_error(message: String) -> Error {

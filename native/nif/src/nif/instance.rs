@@ -245,8 +245,8 @@ fn instance_function<'a>(
     Name(name): Name<'a>,
 ) -> Term<'a> {
     match instance.guest().module().function(name) {
-        Some(signature) => types(signature).encode(env),
-        None => atoms::undefined().encode(env),
+        Ok(function) => types(&function.signature).encode(env),
+        Err(_) => atoms::undefined().encode(env),
     }
 }
 

@@ -3,7 +3,7 @@
 mod cache;
 mod call;
 mod global;
-mod host;
+pub mod host;
 #[cfg(feature = "inject-panics")]
 mod inject;
 mod instance;

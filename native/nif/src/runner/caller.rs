@@ -7,20 +7,20 @@ use std::task::Wake;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustler::{LocalPid, ResourceArc, Term};
-use wasmtime_beam::guest::{Client, Guest, HostCall, JobId, Outcome};
+use wasmtime_beam::guest::{Client, HostCall, HostImport, JobId, Outcome};
 use wasmtime_beam::runner::Nap;
 
 use crate::background;
 use crate::client::number;
-use crate::post::Message;
+use crate::post::{Home, Message};
 use crate::resource::Instance;
 
 /// Who asked for a job, as the guest knows it, and its waker.
 pub(super) struct Caller {
     pid: LocalPid,
-    guest: Arc<Guest>,
+    instance: ResourceArc<Instance>,
     /// Serves the host calls, when it is another process.
-    host: Option<(LocalPid, ResourceArc<Instance>)>,
+    host: Option<LocalPid>,
     /// Is told instead, when the process that polls is not the one that asked.
     asker: Option<Arc<dyn Client>>,
     job: JobId,
@@ -47,8 +47,8 @@ impl Caller {
     ) -> Self {
         Caller {
             pid,
-            guest: instance.guest().clone(),
-            host: (number(host) != number(pid)).then(|| (host, instance.clone())),
+            instance: instance.clone(),
+            host: (number(host) != number(pid)).then_some(host),
             asker: None,
             job,
             news: Mutex::default(),
@@ -71,15 +71,18 @@ impl Caller {
         self.pid
     }
 
+    pub fn instance(&self) -> &ResourceArc<Instance> {
+        &self.instance
+    }
+
     /// What there is to tell the process, if anything.
     pub fn news(&self) -> Option<MutexGuard<'_, News>> {
         self.has_news.load(Ordering::Acquire).then(|| self.news.lock())
     }
 
-    /// True when `client` is this one, and the process that polls serves its host calls.
-    pub fn is_host(&self, client: &Arc<dyn Client>) -> bool {
-        let is_this = std::ptr::addr_eq(Arc::as_ptr(client), self);
-        is_this && self.host.is_none() && self.asker.is_none()
+    /// True when the process that polls serves this host call.
+    pub fn is_host(&self, call: &HostCall) -> bool {
+        call.job == self.job && self.host.is_none() && self.asker.is_none()
     }
 
     fn tell(&self, change: impl FnOnce(&mut News)) {
@@ -115,17 +118,18 @@ impl Caller {
 
     /// Ends the job from the background: the process may be in a host function, or gone.
     pub fn expire(&self) {
-        background::expire(self.guest.clone(), self.job);
+        background::expire(self.instance.guest().clone(), self.job);
     }
 }
 
 impl Client for Caller {
-    fn host_call(&self, call: HostCall) -> bool {
+    fn host_call(&self, call: HostCall, import: &HostImport) -> bool {
         if let Some(asker) = &self.asker {
-            return asker.host_call(call);
+            return asker.host_call(call, import);
         }
-        if let Some((host, instance)) = &self.host {
-            return instance.id().is_some_and(|id| id.host_call(&call, instance).send(*host));
+        if let Some(host) = self.host {
+            let message = |id: &Home| id.host_call(&call, import, &self.instance);
+            return self.instance.id().is_some_and(|id| message(id).send(host));
         }
         self.tell(|news| news.host_call = Some(call));
         true
@@ -138,7 +142,7 @@ impl Client for Caller {
     fn host(&self) -> u64 {
         match (&self.asker, &self.host) {
             (Some(asker), _) => asker.host(),
-            (None, Some((host, _))) => number(*host),
+            (None, Some(host)) => number(*host),
             (None, None) => number(self.pid),
         }
     }

@@ -9,16 +9,15 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
-use wasmtime_beam::error::Error;
+use rustler::{Encoder, Env, LocalPid, Monitor, NifResult, ResourceArc, Term};
 use wasmtime_beam::guest::{
-    Client, HostCall, Job, JobId, Request, Step, Submitted, next_id, panicked,
+    Client, Control, HostCall, Job, JobId, Outcome, Request, Step, Submitted, next_id, panicked,
 };
 use wasmtime_beam::inject::point;
-use wasmtime_beam::value::Value;
 
 use super::caller::Caller;
 use crate::client::{Reply, Requester, number};
+use crate::nif::host;
 use crate::resource::{Call, Instance};
 use crate::slice::in_slice;
 use crate::term::{error, value};
@@ -26,18 +25,21 @@ use crate::{atoms, background};
 
 /// A call and the process that polls it.
 pub struct Turn {
-    instance: ResourceArc<Instance>,
     job: JobId,
     caller: Arc<Caller>,
     monitor: OnceLock<Monitor>,
-    /// Set once this call has its turn and its waker is the guest's.
+    /// Set once this call has its turn.
     driving: AtomicBool,
+    /// Set once its waker is the guest's, too: before the process sleeps for the first time.
+    armed: AtomicBool,
+    /// Set once the instance knows the job as one that depends on the process.
+    known: AtomicBool,
     /// Who polls a call that its asker does not wait for.
     driver: Mutex<Driver>,
     /// Wakes the process that polls.
     waker: Waker,
-    /// The waker of the call around a nested one.
-    around: Mutex<Option<Waker>>,
+    /// Of a nested call, the waker of the one around it.
+    around: OnceLock<Option<Waker>>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -57,6 +59,8 @@ enum Stepped {
     Waits,
     /// The process is to serve a host call.
     Host(HostCall),
+    /// The call is over.
+    Over(Outcome),
 }
 
 /// What a NIF call answers.
@@ -80,13 +84,16 @@ pub fn start<'a>(
 ) -> Term<'a> {
     let id = next_id();
     let caller = Caller::new(id, env.pid(), host, instance);
-    let (turn, job) = Turn::new(instance, id, request, caller);
+    let (turn, job) = Turn::new(id, request, caller);
     let submitted = instance.guest().submit(job, timeout);
     if submitted.is_ok() {
         instance.bind(id, env.pid(), outer);
     }
     match submitted {
-        Ok(Submitted::NeedsRunner) => turn.begin(env, true),
+        Ok(Submitted::NeedsRunner) => {
+            turn.driving.store(true, Ordering::Relaxed);
+            turn.begin(env, true)
+        }
         Ok(Submitted::Nested) if instance.guest().control().is_polled_by(number(env.pid())) => {
             // This process polls the call around this one, and so this one.
             turn.drive();
@@ -110,7 +117,7 @@ pub fn start_unawaited<'a>(
     let asker = Requester::unawaited(name, pid, instance.clone());
     let id = next_id();
     let caller = Caller::in_place_of(id, asker.as_client(), pid, instance);
-    let (turn, job) = Turn::new(instance, id, request, caller);
+    let (turn, job) = Turn::new(id, request, caller);
     let call = ResourceArc::new(Call(turn));
     instance.jobs().remember(pid, id);
     instance.jobs().hold(id, call.clone());
@@ -127,29 +134,29 @@ pub fn start_unawaited<'a>(
 }
 
 impl Turn {
-    fn new(
-        instance: &ResourceArc<Instance>,
-        id: JobId,
-        request: Request,
-        caller: Caller,
-    ) -> (Self, Job) {
+    fn new(id: JobId, request: Request, caller: Caller) -> (Self, Job) {
         let caller = Arc::new(caller);
         let job = Job::numbered(id, request, caller.clone());
         let turn = Turn {
-            instance: instance.clone(),
             job: id,
             waker: Waker::from(caller.clone()),
             caller,
             monitor: OnceLock::new(),
             driving: AtomicBool::new(false),
+            armed: AtomicBool::new(false),
+            known: AtomicBool::new(false),
             driver: Mutex::new(Driver::Anybody),
-            around: Mutex::new(None),
+            around: OnceLock::new(),
         };
         (turn, job)
     }
 
-    pub fn instance(&self) -> &ResourceArc<Instance> {
-        &self.instance
+    fn instance(&self) -> &ResourceArc<Instance> {
+        self.caller.instance()
+    }
+
+    fn control(&self) -> &Arc<Control> {
+        self.instance().guest().control()
     }
 
     fn begin(self, env: Env<'_>, has_turn: bool) -> Term<'_> {
@@ -160,14 +167,15 @@ impl Turn {
         };
         // From here on the process is outside of the NIF: its death must end the call.
         let pid = self.caller.pid();
-        self.instance.jobs().remember(pid, self.job);
+        self.instance().jobs().remember(pid, self.job);
+        self.known.store(true, Ordering::Relaxed);
         let call = ResourceArc::new(Call(self));
         call.0.watch(env, pid);
         (call, step).encode(env)
     }
 
     fn watch(&self, env: Env<'_>, pid: LocalPid) {
-        match self.instance.monitor(Some(env), &pid) {
+        match self.instance().monitor(Some(env), &pid) {
             Some(monitor) => drop(self.monitor.set(monitor)),
             // It is dead already, and nobody will tell.
             None => self.caller.expire(),
@@ -176,14 +184,14 @@ impl Turn {
 
     /// From here on the death of the process that polls ends the call too.
     pub fn guard(&self, env: Env<'_>, driver: LocalPid) {
-        if self.instance.jobs().depend(driver, self.job) {
+        if self.instance().jobs().depend(driver, self.job) {
             self.watch(env, driver);
         }
     }
 
     /// Nobody can be found to poll the call.
     pub fn abandon(&self) {
-        background::expire_now(self.instance.guest(), self.job);
+        background::expire_now(self.instance().guest(), self.job);
     }
 
     /// Polls until the guest wants something of the process, the budget is used up, or the call
@@ -212,9 +220,9 @@ impl Turn {
         *driver = Driver::Only(env.pid());
         self.drive();
         drop(driver);
-        self.instance.jobs().release(self.job);
+        self.instance().jobs().release(self.job);
         if let Some(monitor) = self.monitor.get() {
-            self.instance.demonitor(Some(env), monitor);
+            self.instance().demonitor(Some(env), monitor);
         }
         // The other one sees that it is not needed any more.
         self.caller.notify();
@@ -229,9 +237,9 @@ impl Turn {
     /// A panic of ours is the call's result, and its end.
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
         catch_unwind(AssertUnwindSafe(|| self.go_on(env))).unwrap_or_else(|panic| {
-            self.instance.jobs().forget(self.job);
+            self.instance().jobs().forget(self.job);
             // At once: the next call of this process would run inside of what is left.
-            background::expire_now(self.instance.guest(), self.job);
+            background::expire_now(self.instance().guest(), self.job);
             let result = error::encode(env, &panicked(panic.as_ref()));
             Polled::Over((atoms::result(), result).encode(env))
         })
@@ -252,6 +260,9 @@ impl Turn {
                 }
                 match self.step() {
                     Stepped::On => {}
+                    Stepped::Over(outcome) => return self.over(env, outcome),
+                    // What happened before that woke nobody.
+                    Stepped::Waits if self.arm() => {}
                     Stepped::Waits => return Polled::Goes(rest(env)),
                     // One of a job that must stop is not worth making.
                     Stepped::Host(_) if self.is_stopping() => {}
@@ -262,43 +273,54 @@ impl Turn {
     }
 
     /// Answers a host call; whoever polls is woken, unless that is this call, which polls next.
-    pub fn reply(&self, id: u64, answer: Result<Vec<Value>, Error>) {
-        let control = self.instance.guest().control();
-        if self.driving.load(Ordering::Relaxed) {
-            control.reply_awake(id, answer);
-        } else {
-            control.reply(id, answer);
-        }
+    ///
+    /// # Errors
+    /// `badarg` when `answer` is none.
+    pub fn reply(&self, id: u64, answer: Term<'_>) -> NifResult<()> {
+        let wakes = !self.driving.load(Ordering::Relaxed);
+        host::reply(self.control(), id, answer, wakes)
     }
 
     /// True when it is this call's turn to poll.
     fn drives(&self) -> bool {
-        if self.driving.load(Ordering::Relaxed) {
-            return true;
+        if !self.driving.load(Ordering::Relaxed) {
+            self.driving.store(self.arm(), Ordering::Relaxed);
         }
-        let turn = self.instance.guest().control().take_turn(self.job, self.waker.clone());
-        self.driving.store(turn, Ordering::Relaxed);
-        turn
+        self.driving.load(Ordering::Relaxed)
+    }
+
+    /// From here on the guest wakes this call, if it is its turn; false when it did before.
+    fn arm(&self) -> bool {
+        let arms = !self.armed.load(Ordering::Relaxed)
+            && self.control().take_turn(self.job, self.waker.clone());
+        if arms {
+            self.armed.store(true, Ordering::Relaxed);
+        }
+        arms
     }
 
     /// From here on this nested call is the one to wake.
     fn drive(&self) {
         self.driving.store(true, Ordering::Relaxed);
-        let control = self.instance.guest().control();
-        let around = control.set_waker(self.waker.clone());
-        *self.around.lock() = around;
+        self.armed.store(true, Ordering::Relaxed);
+        let around = self.control().set_waker(self.waker.clone());
+        let _ = self.around.set(around);
     }
 
     /// One poll.
     fn step(&self) -> Stepped {
-        let guest = self.instance.guest();
+        let guest = self.instance().guest();
         match guest.poll(&mut Context::from_waker(&self.waker)) {
+            Step::Done(job, outcome) if job.id() == self.job && self.caller.waits() => {
+                job.settle();
+                return Stepped::Over(outcome);
+            }
             Step::Done(job, outcome) => job.finish(outcome),
-            Step::Host(client, call) if self.caller.is_host(&client) => {
+            Step::Host(call) if self.caller.is_host(&call) => {
                 point("tell");
                 return Stepped::Host(call);
             }
-            Step::Host(client, call) => guest.tell(&*client, call),
+            Step::Host(call) => guest.tell(call),
             Step::Wait | Step::Idle | Step::Gone if self.caller.is_woken() => {}
             Step::Wait | Step::Idle | Step::Gone => return Stepped::Waits,
         }
@@ -306,7 +328,7 @@ impl Turn {
     }
 
     fn is_stopping(&self) -> bool {
-        self.instance.guest().control().is_stopping()
+        self.control().is_stopping()
     }
 
     /// The process is about to wait for a message with `reference`: `wait` when it will get one,
@@ -322,9 +344,7 @@ impl Turn {
         let mut news = self.caller.news()?;
         if let Some(outcome) = news.outcome.take() {
             drop(news);
-            self.end(env);
-            let result = Reply::Values.encode(env, outcome, &self.instance);
-            return Some(Polled::Over((atoms::result(), result).encode(env)));
+            return Some(self.over(env, outcome));
         }
         // A host call of a job that must stop is not worth making.
         if self.is_stopping() {
@@ -335,26 +355,31 @@ impl Turn {
         Some(self.host_call(env, &call))
     }
 
+    fn over<'a>(&self, env: Env<'a>, outcome: Outcome) -> Polled<'a> {
+        self.end(env);
+        let result = Reply::Values.encode(env, outcome, self.instance());
+        Polled::Over((atoms::result(), result).encode(env))
+    }
+
     fn host_call<'a>(&self, env: Env<'a>, call: &HostCall) -> Polled<'a> {
         point("encode_call");
-        let args = value::encode_list(env, &call.args, &self.instance);
-        let index = call.import.index as u64;
-        Polled::Goes((atoms::host(), call.id, index, args).encode(env))
+        let args = value::encode_list(env, &call.args, self.instance());
+        Polled::Goes((atoms::host(), call.id, call.index, args).encode(env))
     }
 
     fn end(&self, env: Env<'_>) {
-        if self.caller.waits() {
-            self.instance.jobs().forget(self.job);
+        if self.known.load(Ordering::Relaxed) {
+            self.instance().jobs().forget(self.job);
         }
-        if let Some(around) = self.around.lock().take() {
-            self.instance.guest().control().restore_waker(around);
+        if let Some(around) = self.around.get().and_then(Option::as_ref) {
+            self.control().restore_waker(around.clone());
         }
-        let guest = self.instance.guest();
+        let guest = self.instance().guest();
         if !guest.pass_on(self.job) {
             background::wind_up(guest.clone());
         }
         if let Some(monitor) = self.monitor.get() {
-            self.instance.demonitor(Some(env), monitor);
+            self.instance().demonitor(Some(env), monitor);
         }
     }
 }

@@ -79,11 +79,9 @@ pub fn decode_list(
     decode_all(list, types, what)
 }
 
-/// The first terms of a list, and how many follow: a list that is too long is not kept, and counted no
-/// further than messages tell.
-pub fn first(mut list: ListIterator<'_>, count: usize) -> (Vec<Term<'_>>, usize) {
-    let terms = list.by_ref().take(count).collect();
-    (terms, list.take(SURPLUS).count())
+/// How long a list is that should have had `want` terms, counted no further than messages tell.
+pub fn count(list: ListIterator<'_>, want: usize) -> Count {
+    Count { got: list.take(want + SURPLUS).count(), want }
 }
 
 /// Terms beyond the last one wanted that are counted: some tens of microseconds.
@@ -91,8 +89,8 @@ const SURPLUS: usize = 10_000;
 
 /// How messages tell a count: one that ended early is none.
 pub struct Count {
-    pub got: usize,
-    pub want: usize,
+    got: usize,
+    want: usize,
 }
 
 impl fmt::Display for Count {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::host_call::{HostCall, HostImport, Parked};
+use super::host_call::Parked;
 use super::job::{Client, Job, JobId, Reason};
 use super::meter::Meter;
 use super::queue::Queue;
@@ -18,7 +18,6 @@ use super::state::{Next, State, Submitted, wake};
 use crate::error::{Class, Error, Kind, Result};
 use crate::options::Runner;
 use crate::ticker;
-use crate::value::Value;
 
 /// Shared by a guest's handle, its store's data, its runner and the ticker.
 pub struct Control {
@@ -30,9 +29,6 @@ pub struct Control {
     stop: AtomicBool,
     state: Mutex<State>,
 }
-
-/// What the host answers: the values of the results, or why there are none.
-type Answer = Result<Vec<Value>>;
 
 /// Calls from within host calls of one guest, at most: each holds a stack.
 pub(super) const MAX_NESTED: usize = 64;
@@ -94,7 +90,7 @@ impl Control {
             return Err(too_deep());
         }
         if let Some(parked) = state.parked.last_mut() {
-            parked.nested.push_back(job);
+            parked.meanwhile().nested.push_back(job);
         }
         wake(state);
         Ok(Submitted::Nested)
@@ -223,60 +219,26 @@ impl Control {
         Some(reason.error_in(state.parked.get(at).map(|parked| &*parked.import)))
     }
 
-    /// Answers a parked host call and wakes the runner; a late or unknown answer is dropped.
-    pub fn reply(&self, call: u64, answer: Answer) {
-        self.answer(call, answer).into_iter().for_each(wake);
-    }
-
-    /// As [`Control::reply`], by a runner that polls next.
-    pub fn reply_awake(&self, call: u64, answer: Answer) {
-        self.answer(call, answer);
-    }
-
-    fn answer(&self, call: u64, answer: Answer) -> Option<MutexGuard<'_, State>> {
-        let mut state = self.state.lock();
-        let parked = state.parked.iter_mut().find(|parked| parked.id == call)?;
-        parked.answer.get_or_insert(answer);
-        Some(state)
-    }
-
-    /// The import behind a parked host call, by which its answer is decoded.
-    pub fn parked_import(&self, call: u64) -> Option<Arc<HostImport>> {
-        let state = self.state.lock();
-        state.parked.iter().find(|parked| parked.id == call).map(|parked| parked.import.clone())
-    }
-
-    /// The newest host call that nobody was told of yet, and who is to be told.
-    pub(super) fn take_host_call(&self) -> Option<(Arc<dyn Client>, HostCall)> {
-        let mut state = self.state.lock();
-        let Parked { id, args, import, .. } = state.parked.last_mut()?;
-        let call = HostCall { id: *id, args: args.take()?, import: import.clone() };
-        Some((state.running.last()?.client.clone(), call))
-    }
-
     /// Registers what to wake when something happens to the guest; answers what was before.
     pub fn set_waker(&self, waker: Waker) -> Option<Waker> {
         self.state.lock().waker.replace(waker)
     }
 
-    /// A runner enters; with `idle`, when no run is under way, it gets the next job, and without one it
-    /// is detached.
-    pub(super) fn enter(&self, idle: bool) -> Next {
+    /// A runner enters while no run is under way: it gets the next job, and without one it is detached.
+    pub(super) fn enter(&self) -> Next {
         let mut state = self.state.lock();
-        state.refused = state.accessing > 0;
-        match idle {
-            _ if state.refused => Next::Wait,
-            false => Next::Go,
-            true if state.doomed => state.next_refused(),
-            true => state.next_job(),
+        if state.is_entered() {
+            Next::Wait
+        } else if state.doomed {
+            state.next_refused()
+        } else {
+            state.next_job()
         }
     }
 
     /// True when somebody is inside the store, who wakes the runner then.
     pub(super) fn is_entered(&self) -> bool {
-        let mut state = self.state.lock();
-        state.refused = state.accessing > 0;
-        state.refused
+        self.state.lock().is_entered()
     }
 
     /// Somebody other than the runner enters the store: only when the guest is idle, or parked in
@@ -314,7 +276,7 @@ impl Control {
     pub(super) fn ended_nested(&self, job: JobId) {
         let mut state = self.state.lock();
         let gone = state.running.iter().position(|running| running.id == job);
-        let gone = gone.map(|at| state.running.split_off(at));
+        let gone = gone.map(|at| state.running.drain(at..).collect::<Vec<_>>());
         let stop = state.running.iter().any(|running| running.cancelled.is_some());
         self.stop.store(stop, SeqCst);
         drop(state);

@@ -30,7 +30,7 @@ impl Control {
         bound.push(Dependent { control: other.clone(), job });
         let mut state = self.state();
         if let Some(parked) = state.served_by(asker) {
-            std::mem::swap(&mut parked.dependents, &mut bound);
+            std::mem::swap(&mut parked.meanwhile().dependents, &mut bound);
         }
         drop(state);
         drop(bound);
@@ -38,8 +38,8 @@ impl Control {
 
     fn take_dependents(&self, asker: u64) -> Vec<Dependent> {
         let mut state = self.state();
-        let parked = state.served_by(asker);
-        parked.map(|parked| std::mem::take(&mut parked.dependents)).unwrap_or_default()
+        let meanwhile = state.served_by(asker).and_then(|parked| parked.meanwhile.as_mut());
+        meanwhile.map(|it| std::mem::take(&mut it.dependents)).unwrap_or_default()
     }
 }
 

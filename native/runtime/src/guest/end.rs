@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 
 use super::host_call::HostCall;
-use super::job::{Client, Job, JobId, Reason, panicked};
+use super::job::{Job, JobId, Reason, panicked};
 use super::poll::{Body, Guest, Run, Step};
 use crate::error::Error;
 use crate::inject::point;
@@ -33,12 +33,6 @@ pub enum Destroyed {
 }
 
 impl Guest {
-    /// The runner is done with a guest whose store is gone.
-    pub(super) fn leave(&self) {
-        self.permit.lock().take();
-        self.control.gone();
-    }
-
     /// Its runner panicked: the store cannot be trusted and goes, and whoever waits gets the error.
     /// Called by the runner only.
     pub fn fail(&self, error: &Error) {
@@ -50,15 +44,16 @@ impl Guest {
             old => drop(catch_unwind(AssertUnwindSafe(|| drop(old)))),
         }
         queue.into_iter().for_each(|job| job.finish(Err(error.clone())));
-        self.leave();
+        self.control.gone();
     }
 
-    /// Asks the client to serve a host call. Whatever becomes of that, the guest gets an answer.
-    pub fn tell(&self, client: &dyn Client, call: HostCall) {
+    /// Asks who is to serve a host call. Whatever becomes of that, the guest gets an answer.
+    pub fn tell(&self, call: HostCall) {
+        let Some((client, import)) = self.control.asked_of(&call) else { return };
         let id = call.id;
         let told = catch_unwind(AssertUnwindSafe(|| {
             point("tell");
-            client.host_call(call)
+            client.host_call(call, &import)
         }));
         match told {
             Ok(true) => {}
@@ -232,7 +227,6 @@ impl Guest {
             drop(old);
         });
         let (_, pending) = deferring(|| catch_unwind(drop_old));
-        self.permit.lock().take();
         pending
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 
 use wasmtime::{AsContextMut, Func, RootScope, StoreContextMut, Val};
@@ -13,25 +14,30 @@ use super::host_call::visiting;
 use super::job::{JobId, Outcome, Request};
 use super::refs::{Ref, enter_all, leave_all};
 use super::store::{Data, StoreCell};
+use super::typed;
 use super::view::{heap_full, is_heap_full, unknown_function};
 use crate::error::{Class, Error, Kind, Quoted, Result};
 use crate::inject::point;
 use crate::linker::Linked;
+use crate::module::Function;
 use crate::trap;
 use crate::value::{Type, Value};
 
-/// Runs a request to its end.
-pub(super) async fn execute(cell: &mut StoreCell, linked: &Linked, request: Request) -> Outcome {
+/// Runs a request to its end; `linked` is there to instantiate.
+pub(super) async fn execute(
+    cell: &mut StoreCell,
+    linked: Option<Arc<Linked>>,
+    request: Request,
+) -> Outcome {
     point("execute");
     // The last deadline may be long past, and would cost a yield at once.
     cell.store.set_epoch_deadline(1);
-    match request {
+    match (request, linked) {
         // Boxed: the future of a call should be small, for it is moved.
-        Request::Instantiate => Box::pin(instantiate(cell, linked)).await,
-        request => {
-            let counts = cell.module.engine().options().fuel;
+        (Request::Instantiate, Some(linked)) => Box::pin(instantiate(cell, &linked)).await,
+        (request, _) => {
             // Without a limit of its own a call has all the fuel there is.
-            let fuel = request.fuel().or(counts.then_some(u64::MAX));
+            let fuel = request.fuel().or(cell.counts_fuel.then_some(u64::MAX));
             if let Some(fuel) = fuel {
                 set_fuel(&mut cell.store.as_context_mut(), fuel)?;
             }
@@ -62,7 +68,7 @@ pub(super) async fn nested(
 async fn perform(store: StoreContextMut<'_, Data>, request: Request) -> Outcome {
     match request {
         Request::Instantiate => Err(Error::internal("an instance is made once")),
-        Request::Call { export, args, .. } => call(store, &Callee::Export(export), &args).await,
+        Request::Call { function, args, .. } => call(store, &Callee::Export(function), &args).await,
         Request::CallRef { func, args, .. } => call(store, &Callee::Ref(func), &args).await,
     }
 }
@@ -84,7 +90,7 @@ pub(super) async fn stoppable(
 
 /// Makes the instance of a store.
 pub(super) async fn instantiate(cell: &mut StoreCell, linked: &Linked) -> Outcome {
-    if cell.module.engine().options().fuel {
+    if cell.counts_fuel {
         set_fuel(&mut cell.store.as_context_mut(), u64::MAX)?;
     }
     let made = match linked {
@@ -127,22 +133,43 @@ async fn call(mut store: StoreContextMut<'_, Data>, callee: &Callee, args: &[Val
     // What is rooted for the call goes with it.
     let mut scope = RootScope::new(&mut store);
     let (func, arity) = callee.find(&mut scope)?;
+    let typed = match callee {
+        Callee::Export(function) => {
+            typed::call(scope.as_context_mut(), func, &function.signature, args)
+        }
+        Callee::Ref(_) => Err(scope.as_context_mut()),
+    };
+    match typed {
+        Ok(typed) => typed.await,
+        Err(store) => untyped(store, func, arity, callee, args).await,
+    }
+    .or_else(exit_is_success)
+}
+
+/// A call of a function of any type.
+async fn untyped(
+    mut store: StoreContextMut<'_, Data>,
+    func: Func,
+    arity: usize,
+    callee: &Callee,
+    args: &[Value],
+) -> Outcome {
     let params = match args.iter().map(Value::to_number).collect::<Option<Vec<Val>>>() {
         Some(numbers) => numbers,
         None => {
-            let types: Vec<Type> = func.ty(&scope).params().map(|ty| Type::of(&ty)).collect();
-            enter_all(&mut scope, args, &types, Class::Call, || callee.to_string())?
+            let types: Vec<Type> = func.ty(&store).params().map(|ty| Type::of(&ty)).collect();
+            enter_all(&mut store, args, &types, Class::Call, || callee.to_string())?
         }
     };
     let mut results = vec![Val::I32(0); arity];
-    match func.call_async(&mut scope, &params, &mut results).await {
-        Ok(()) => leave_all(&mut scope, &results),
-        Err(error) => exit_is_success(failed(&mut scope.as_context_mut(), &error)),
+    match func.call_async(&mut store, &params, &mut results).await {
+        Ok(()) => leave_all(&mut store, &results),
+        Err(error) => Err(failed(&mut store, &error)),
     }
 }
 
 /// What a call that failed answers.
-fn failed(store: &mut StoreContextMut<'_, Data>, error: &wasmtime::Error) -> Error {
+pub(super) fn failed(store: &mut StoreContextMut<'_, Data>, error: &wasmtime::Error) -> Error {
     // An exception that nobody caught would stay rooted.
     store.take_pending_exception();
     if is_heap_full(error) {
@@ -153,7 +180,7 @@ fn failed(store: &mut StoreContextMut<'_, Data>, error: &wasmtime::Error) -> Err
 
 /// The function that is called.
 enum Callee {
-    Export(String),
+    Export(Arc<Function>),
     Ref(Ref),
 }
 
@@ -161,7 +188,7 @@ enum Callee {
 impl fmt::Display for Callee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Callee::Export(name) => write!(f, "the function {}", Quoted(name)),
+            Callee::Export(function) => write!(f, "the function {}", Quoted(&function.name)),
             Callee::Ref(_) => f.write_str("the referenced function"),
         }
     }
@@ -171,8 +198,10 @@ impl Callee {
     /// The function, and how many results it has.
     fn find(&self, mut store: impl AsContextMut<Data = Data>) -> Result<(Func, usize)> {
         match self {
-            Callee::Export(name) => {
-                exported(&mut store, name).ok_or_else(|| unknown_function(name))
+            Callee::Export(function) => {
+                let func = exported(&mut store, function);
+                let func = func.ok_or_else(|| unknown_function(&function.name))?;
+                Ok((func, function.signature.results.len()))
             }
             Callee::Ref(reference) => {
                 let control = &store.as_context().data().control;
@@ -184,11 +213,9 @@ impl Callee {
 }
 
 /// Its place and its type are the module's: asking the store for them costs as much as a short call.
-fn exported(mut store: impl AsContextMut<Data = Data>, name: &str) -> Option<(Func, usize)> {
-    let Data { module, instance, .. } = store.as_context().data();
-    let (place, arity) = module.as_ref()?.find(name)?;
-    let func = (*instance)?.get_module_export(&mut store, &place)?.into_func()?;
-    Some((func, arity))
+fn exported(mut store: impl AsContextMut<Data = Data>, function: &Function) -> Option<Func> {
+    let instance = store.as_context().data().instance?;
+    instance.get_module_export(&mut store, &function.place)?.into_func()
 }
 
 /// `proc_exit(0)` is an end like any other.

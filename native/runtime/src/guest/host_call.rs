@@ -7,9 +7,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use wasmtime::{AsContextMut, Caller, StoreContextMut, Val};
 
@@ -18,6 +16,7 @@ use super::dependent::Dependent;
 use super::execute;
 use super::job::{Job, JobId, Request};
 use super::number::next_id;
+use super::overdue::Since;
 use super::refs::{Misfit, enter, leave_all};
 use super::state::wake;
 use super::store::Data;
@@ -53,24 +52,39 @@ impl HostImport {
 #[derive(Clone, Debug)]
 pub struct HostCall {
     pub id: u64,
-    pub import: Arc<HostImport>,
+    /// The job that makes it.
+    pub job: JobId,
+    /// [`HostImport::index`].
+    pub index: usize,
     pub args: Vec<Value>,
 }
 
 /// A host call that waits for its answer.
 pub(super) struct Parked {
     pub(super) id: u64,
-    /// Taken by the runner when it tells the host.
-    pub(super) args: Option<Vec<Value>>,
-    pub(super) answer: Option<Result<Vec<Value>, Error>>,
+    pub(super) answer: Option<Result<Vec<Value>, Box<Error>>>,
     pub(super) import: Arc<HostImport>,
-    pub(super) since: Instant,
+    /// When it began, where its time is limited.
+    pub(super) since: Option<Since>,
     /// Who serves it, once somebody took it; before, that is the client's host.
     pub(super) server: Option<u64>,
-    /// Jobs that the host asks for meanwhile; they run inside this call.
+    /// What it waits for meanwhile, and most host calls do not.
+    pub(super) meanwhile: Option<Box<Meanwhile>>,
+}
+
+/// What a host does before it answers.
+#[derive(Default)]
+pub(super) struct Meanwhile {
+    /// Jobs that it asks for; they run inside the host call.
     pub(super) nested: VecDeque<Job>,
-    /// Jobs of other guests that are there for this call only.
+    /// Jobs of other guests that are there for the host call only.
     pub(super) dependents: Vec<Dependent>,
+}
+
+impl Parked {
+    pub(super) fn meanwhile(&mut self) -> &mut Meanwhile {
+        self.meanwhile.get_or_insert_default()
+    }
 }
 
 /// What another thread does with the store of a parked guest.
@@ -79,6 +93,16 @@ pub(super) type Visit<'a> = dyn FnMut(StoreContextMut<'_, Data>) + 'a;
 thread_local! {
     /// The visit under way on this thread, for the parked host call that is polled next.
     static VISIT: Cell<Option<*mut Visit<'static>>> = const { Cell::new(None) };
+
+    /// The host call that the poll under way on this thread ends with: nobody was told of it yet.
+    static ASKED: Cell<Option<HostCall>> = const { Cell::new(None) };
+}
+
+/// What `poll` of a guest answers, and the host call that it ended with.
+pub(super) fn asking<R>(poll: impl FnOnce() -> R) -> (R, Option<HostCall>) {
+    // A poll that panicked may have left one.
+    ASKED.set(None);
+    (poll(), ASKED.take())
 }
 
 /// Polls `parked` once so that the host call it waits in runs `visit`. True when it did.
@@ -110,100 +134,113 @@ pub(crate) async fn call(
     params: &[Val],
     results: &mut [Val],
 ) -> wasmtime::Result<()> {
-    let control = caller.data().control.clone();
     let args = leave_all(&mut caller, params)?;
-    let waiting = Waiting::begin(&control, import.clone(), args);
-    let answer = waiting.answer(&mut caller).await?;
-    drop(waiting);
+    let mut waiting = Waiting::begin(caller, import, args);
+    let (answer, import) = waiting.answer().await;
     // The host's time is not the guest's slice.
-    caller.as_context_mut().set_epoch_deadline(1);
-    fill(&mut caller, &import, &answer, results)
+    waiting.caller.as_context_mut().set_epoch_deadline(1);
+    let answer = answer.map_err(|error| *error)?;
+    fill(&mut waiting.caller, &import, &answer, results)
 }
 
 /// A parked entry that goes when its await does.
-struct Waiting<'a> {
-    control: &'a Arc<Control>,
+struct Waiting<'c> {
+    caller: Caller<'c, Data>,
     id: u64,
     /// Set when nothing of it is parked any more.
-    over: AtomicBool,
+    over: bool,
 }
 
-impl<'a> Waiting<'a> {
-    fn begin(control: &'a Arc<Control>, import: Arc<HostImport>, args: Vec<Value>) -> Self {
+impl<'c> Waiting<'c> {
+    fn begin(caller: Caller<'c, Data>, import: Arc<HostImport>, args: Vec<Value>) -> Self {
         let id = next_id();
-        let (args, since) = (Some(args), Instant::now());
+        let control = &caller.data().control;
         control.meter.count_host_call();
+        let since = control.host_timeout.map(|_| Since::now());
+        let index = import.index;
         let mut state = control.state();
+        let job = state.running.last().map_or(0, |running| running.id);
         let nested = state.adopt();
         let adopted = !nested.is_empty();
-        let (answer, server, dependents) = (None, None, Vec::new());
-        state.parked.push(Parked { id, args, answer, import, since, server, nested, dependents });
+        let meanwhile = adopted.then(|| Box::new(Meanwhile { nested, ..Meanwhile::default() }));
+        let (answer, server) = (None, None);
+        state.parked.push(Parked { id, answer, import, since, server, meanwhile });
         control.watch_host(&mut state);
         if adopted {
             wake(state);
+        } else {
+            drop(state);
         }
-        Waiting { control, id, over: AtomicBool::new(false) }
+        ASKED.set(Some(HostCall { id, job, index, args }));
+        Waiting { caller, id, over: false }
     }
 
     /// Waits for the answer; runs what the host asks for meanwhile.
-    async fn answer(&self, caller: &mut Caller<'_, Data>) -> Result<Vec<Value>, Error> {
+    async fn answer(&mut self) -> (Result<Vec<Value>, Box<Error>>, Arc<HostImport>) {
         // Nobody can have answered what nobody was told of.
         let mut told = false;
         loop {
-            match (Arrival { waiting: self, caller, told }).await {
-                Event::Answer(answer) => return answer,
+            match (Arrival { waiting: self, told }).await {
+                Event::Answer(answer, import) => return (answer, import),
                 // Boxed: the future of every host call would grow by it.
-                Event::Nested(job) => Box::pin(nested(self.control, caller, job)).await,
+                Event::Nested(job) => Box::pin(nested(&mut self.caller, job)).await,
             }
             told = true;
         }
     }
 
-    /// The answer, which ends the wait, or a job that was asked for before it.
-    fn take(&self) -> Option<Event> {
-        let mut state = self.control.state();
-        let at = state.parked.iter().position(|parked| parked.id == self.id)?;
-        if state.parked[at].answer.is_some() && state.parked[at].nested.is_empty() {
-            // From here on the guest runs: nobody may take it for a parked one.
-            self.over.store(true, Relaxed);
-            let over = state.parked.remove(at);
-            // Other guests hear of the end of the call.
-            drop(state);
-            return over.answer.map(Event::Answer);
+    /// The answer, which ends the wait, or a job that was asked for before it. Neither while somebody
+    /// is about to enter the store of the parked guest, who wakes the runner then.
+    fn take(&mut self) -> Option<Event> {
+        let mut state = self.caller.data().control.state();
+        if state.is_entered() {
+            return None;
         }
-        let nested = state.parked[at].nested.pop_front()?;
-        state.begin(&nested);
-        Some(Event::Nested(nested))
+        let at = state.parked.iter().position(|parked| parked.id == self.id)?;
+        let nested = state.parked[at].meanwhile.as_mut().and_then(|it| it.nested.pop_front());
+        if let Some(nested) = nested {
+            state.begin(&nested);
+            return Some(Event::Nested(nested));
+        }
+        let answer = state.parked[at].answer.take()?;
+        // From here on the guest runs: nobody may take it for a parked one.
+        let Parked { import, meanwhile, .. } = state.parked.remove(at);
+        drop(state);
+        self.over = true;
+        // Other guests hear of the end of the call.
+        drop(meanwhile);
+        Some(Event::Answer(answer, import))
     }
 }
 
 /// What ends a wait.
 enum Event {
-    Answer(Result<Vec<Value>, Error>),
+    Answer(Result<Vec<Value>, Box<Error>>, Arc<HostImport>),
     Nested(Job),
 }
 
 /// Runs a job inside the host call that asked for it.
-async fn nested(control: &Arc<Control>, caller: &mut Caller<'_, Data>, mut job: Job) {
+async fn nested(caller: &mut Caller<'_, Data>, mut job: Job) {
     struct Ended<'a>(&'a Control, JobId);
     impl Drop for Ended<'_> {
         fn drop(&mut self) {
             self.0.ended_nested(self.1);
         }
     }
-    let ended = Ended(control, job.id);
+    let control = caller.data().control.clone();
+    let ended = Ended(&control, job.id);
     let request = std::mem::replace(&mut job.request, Request::Instantiate);
-    let outcome = execute::nested(control, job.id, caller.as_context_mut(), request).await;
+    let outcome = execute::nested(&control, job.id, caller.as_context_mut(), request).await;
     drop(ended);
     job.finish(outcome);
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.over.load(Relaxed) {
+        if self.over {
             return;
         }
-        let mut state = self.control.state();
+        let mut state = self.caller.data().control.state();
         let at = state.parked.iter().position(|parked| parked.id == self.id);
         let gone = at.map(|at| state.parked.remove(at));
         drop(state);
@@ -212,8 +249,7 @@ impl Drop for Waiting<'_> {
 }
 
 struct Arrival<'a, 'c> {
-    waiting: &'a Waiting<'a>,
-    caller: &'a mut Caller<'c, Data>,
+    waiting: &'a mut Waiting<'c>,
     told: bool,
 }
 
@@ -224,7 +260,7 @@ impl Future for Arrival<'_, '_> {
         let this = self.get_mut();
         if let Some(visit) = VISIT.take() {
             // SAFETY: `visit` put the pointer there on this thread and outlives this poll.
-            unsafe { (*visit)(this.caller.as_context_mut()) };
+            unsafe { (*visit)(this.waiting.caller.as_context_mut()) };
             return Poll::Pending;
         }
         // The control's waker is the runner's: the context's may be a visitor's.

@@ -12,6 +12,7 @@ use super::number::next_id;
 use super::refs::Ref;
 use crate::counts::{Live, Object};
 use crate::error::{Class, Error, Kind, Result};
+use crate::module::{Function, Module};
 use crate::ticker::Armed;
 use crate::value::Value;
 
@@ -24,7 +25,7 @@ pub type Outcome = Result<Vec<Value>>;
 /// Who asked for a job. The core knows no process: it hands over data.
 pub trait Client: Send + Sync {
     /// A host call to serve; false when nobody is there any more.
-    fn host_call(&self, call: HostCall) -> bool;
+    fn host_call(&self, call: HostCall, import: &HostImport) -> bool;
     /// A number for who asks.
     fn asker(&self) -> u64;
     /// A number for who serves the host calls: a request of that asker runs inside the call.
@@ -54,20 +55,22 @@ pub trait Client: Send + Sync {
 pub enum Request {
     /// Make the instance in the store and run its start section.
     Instantiate,
-    Call {
-        export: String,
-        args: Vec<Value>,
-        fuel: Option<u64>,
-    },
+    /// A function that the guest's module exports.
+    Call { function: Arc<Function>, args: Vec<Value>, fuel: Option<u64> },
     /// As `Call`, of a function that a reference refers to.
-    CallRef {
-        func: Ref,
-        args: Vec<Value>,
-        fuel: Option<u64>,
-    },
+    CallRef { func: Ref, args: Vec<Value>, fuel: Option<u64> },
 }
 
 impl Request {
+    /// A call of what `module`, the guest's, exports under this name.
+    ///
+    /// # Errors
+    /// Class `call`, kind `unknown_export`.
+    pub fn call(module: &Module, export: &str, args: Vec<Value>) -> Result<Self> {
+        let function = module.function(export)?.clone();
+        Ok(Request::Call { function, args, fuel: None })
+    }
+
     /// The fuel that it was given.
     pub(super) fn fuel(&self) -> Option<u64> {
         match self {
@@ -109,6 +112,11 @@ impl Job {
     /// Ends the job.
     pub fn finish(mut self, outcome: Outcome) {
         self.end(outcome);
+    }
+
+    /// Its client, who polled it, has the outcome already.
+    pub fn settle(mut self) {
+        self.forget();
     }
 
     /// A client's panic is its own: others are still to be told.

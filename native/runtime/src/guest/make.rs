@@ -34,7 +34,6 @@ impl Guest {
         if outcome.is_err() || !cell.is_made() {
             let old = std::mem::replace(&mut *body, Body::Gone);
             let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
-            self.permit.lock().take();
             self.control.doom();
         }
         outcome.map(drop)
@@ -46,7 +45,7 @@ impl Guest {
         };
         let (outcome, permit) = lease.offer(|| at_once(instantiate(cell, &self.linked)));
         let unclaimed = permit.unclaimed();
-        *self.permit.lock() = Some(permit);
+        cell.permit = Some(permit);
         outcome.and_then(|made| if unclaimed > 0 { Err(unmapped()) } else { Ok(made) })
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Nothing here sends a message, spawns a thread or knows a process.
 
+mod answer;
 mod chain;
 mod control;
 mod dependent;
@@ -27,6 +28,7 @@ mod serve;
 mod state;
 mod store;
 mod type_name;
+mod typed;
 mod view;
 
 pub(crate) use chain::needs;
@@ -43,7 +45,7 @@ pub use serve::Awaited;
 pub use state::Submitted;
 pub use store::Data;
 pub use type_name::{FuncName, TypeName};
-pub use view::{Elements, MemorySize, View, unknown_function};
-pub(crate) use view::{shared_bytes, unknown_global, unknown_table};
+pub use view::{Elements, MemorySize, View};
+pub(crate) use view::{shared_bytes, unknown_function, unknown_global, unknown_table};
 
 pub(crate) use host_call::call as host_call;

@@ -14,8 +14,8 @@ use super::chain::{needs, places};
 use super::control::{Access, Control, destroyed};
 use super::end::bury;
 use super::execute::{execute, stoppable};
-use super::host_call::{HostCall, visit};
-use super::job::{Client, Job, JobId, Outcome, Request, panicked};
+use super::host_call::{HostCall, asking, visit};
+use super::job::{Job, JobId, Outcome, Request, panicked};
 use super::state::{Next, Submitted};
 use super::store::{Data, StoreCell};
 use super::view::View;
@@ -38,8 +38,6 @@ pub struct Guest {
     output: Option<Captured>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) body: Mutex<Body>,
-    /// The instance's place in its pool.
-    pub(super) permit: Mutex<Option<Permit>>,
     /// Memories of the store that is gone, still to be restored. Held while the store is dropped;
     /// locked after the body.
     pub(super) grave: Mutex<Option<Pending>>,
@@ -55,7 +53,9 @@ pub(super) enum Body {
 pub(super) struct Run {
     pub(super) job: Job,
     /// Memories for the store, offered in the first poll of an instantiation.
-    lease: Option<Lease>,
+    lease: Option<Box<Lease>>,
+    /// The place in the pool that came with them, until the instance is there.
+    permit: Option<Box<Permit>>,
     pub(super) future: Pin<Box<dyn Future<Output = (Box<StoreCell>, Outcome)> + Send>>,
 }
 
@@ -63,8 +63,8 @@ pub(super) struct Run {
 pub enum Step {
     /// A job ended.
     Done(Job, Outcome),
-    /// The guest waits for the host to answer this call of the given client.
-    Host(Arc<dyn Client>, HostCall),
+    /// The guest waits for the host to answer this call.
+    Host(HostCall),
     /// Poll again when the waker fires.
     Wait,
     /// Nothing is queued, and the runner is detached.
@@ -120,9 +120,9 @@ impl Guest {
         let control = Control::new(engine, *host_timeout, *runner);
         let inbox = ends.inbox.clone();
         let mut cell =
-            StoreCell::new(module, Data::new(control.clone(), wasi, limits.clone(), ends));
-        (cell.lease, cell.shares) = (lease, shares);
-        cell.store.data_mut().limiter.reserve(growth);
+            StoreCell::new(module.engine(), Data::new(control.clone(), wasi, limits.clone(), ends));
+        (cell.lease, cell.shares, cell.permit) = (lease, shares, permit);
+        cell.store.data_mut().reserve(growth);
         Ok(Some(Arc::new(Guest {
             control,
             linked: linked.clone(),
@@ -130,7 +130,6 @@ impl Guest {
             output,
             inbox,
             body: Mutex::new(Body::Idle(Box::new(cell))),
-            permit: Mutex::new(permit),
             grave: Mutex::default(),
             _live: Live::new(Object::Guest),
         })))
@@ -184,7 +183,7 @@ impl Guest {
         let stepped = catch_unwind(AssertUnwindSafe(|| self.step(&mut body, cx)));
         drop(body);
         match stepped {
-            Ok(Step::Gone) => self.leave(),
+            Ok(Step::Gone) => self.control.gone(),
             Ok(step) => return step,
             Err(panic) => self.fail(&panicked(panic.as_ref())),
         }
@@ -193,8 +192,11 @@ impl Guest {
 
     fn step(&self, body: &mut Body, cx: &mut Context<'_>) -> Step {
         point("step");
-        match self.control.enter(!matches!(body, Body::Running(_))) {
-            Next::Go => {}
+        // A run under way goes on; who visits a parked guest keeps it from that.
+        if matches!(body, Body::Running(_)) {
+            return self.advance(body, cx);
+        }
+        match self.control.enter() {
             Next::Job(job) => self.begin(body, job),
             Next::Refused(job) => return Step::Done(job, Err(destroyed())),
             Next::Doomed => *body = Body::Gone,
@@ -206,18 +208,22 @@ impl Guest {
 
     fn begin(&self, body: &mut Body, mut job: Job) {
         let Body::Idle(mut cell) = std::mem::replace(body, Body::Gone) else { return };
-        let lease = cell.lease.take();
+        let lease = cell.lease.take().map(Box::new);
         let request = std::mem::replace(&mut job.request, Request::Instantiate);
-        let future = run(cell, self.linked.clone(), self.control.clone(), job.id, request);
-        *body = Body::Running(Run { job, lease, future: Box::pin(future) });
+        let linked = matches!(request, Request::Instantiate).then(|| self.linked.clone());
+        let future = Box::pin(run(cell, linked, self.control.clone(), job.id, request));
+        *body = Body::Running(Run { job, lease, permit: None, future });
     }
 
     fn advance(&self, body: &mut Body, cx: &mut Context<'_>) -> Step {
         let Body::Running(run) = body else { return Step::Gone };
-        let (next, outcome) = match self.poll_run(run, cx) {
-            Poll::Pending => return waiting(&self.control),
-            Poll::Ready((cell, outcome)) if cell.is_made() => (Body::Idle(cell), outcome),
-            Poll::Ready((cell, outcome)) => (self.unmade(cell), outcome),
+        let (polled, asked) = asking(|| self.poll_run(run, cx));
+        let (next, outcome) = match polled {
+            Poll::Pending => return asked.map_or(Step::Wait, Step::Host),
+            Poll::Ready((mut cell, outcome)) => {
+                cell.permit = run.permit.take().map(|it| *it).or(cell.permit.take());
+                (self.settled(cell), outcome)
+            }
         };
         let old = std::mem::replace(body, next);
         self.control.ended();
@@ -228,9 +234,11 @@ impl Guest {
     }
 
     /// Without an instance nothing can follow: the store is gone before anybody is told.
-    fn unmade(&self, cell: Box<StoreCell>) -> Body {
+    fn settled(&self, cell: Box<StoreCell>) -> Body {
+        if cell.is_made() {
+            return Body::Idle(cell);
+        }
         drop(cell);
-        self.permit.lock().take();
         self.control.doom();
         Body::Gone
     }
@@ -240,7 +248,7 @@ impl Guest {
         let Some(lease) = run.lease.take() else { return run.future.as_mut().poll(cx) };
         let (polled, permit) = lease.offer(|| run.future.as_mut().poll(cx));
         let unclaimed = permit.unclaimed();
-        *self.permit.lock() = Some(permit);
+        run.permit = Some(Box::new(permit));
         match polled {
             Poll::Ready((cell, Ok(_))) if unclaimed > 0 => Poll::Ready((cell, Err(unmapped()))),
             Poll::Pending if unclaimed > 0 => panic!("an instance came about without its images"),
@@ -283,17 +291,13 @@ impl Guest {
 /// One job from its start to its end. The store comes back whatever happens to the request.
 async fn run(
     mut cell: Box<StoreCell>,
-    linked: Arc<Linked>,
+    linked: Option<Arc<Linked>>,
     control: Arc<Control>,
     job: JobId,
     request: Request,
 ) -> (Box<StoreCell>, Outcome) {
-    let outcome = stoppable(&control, job, pin!(execute(&mut cell, &linked, request))).await;
+    let outcome = stoppable(&control, job, pin!(execute(&mut cell, linked, request))).await;
     (cell, outcome)
-}
-
-fn waiting(control: &Control) -> Step {
-    control.take_host_call().map_or(Step::Wait, |(client, call)| Step::Host(client, call))
 }
 
 fn enter<R>(body: &mut Body, f: impl FnOnce(View<'_>) -> Result<R>) -> Result<R> {

@@ -34,7 +34,7 @@ impl Control {
         let State { parked, running, .. } = &mut *state;
         for (parked, running) in parked.iter_mut().zip(running) {
             if parked.server.unwrap_or_else(|| running.client.host()) == host {
-                parked.answer.get_or_insert_with(|| Err(parked.import.host_down()));
+                parked.answer.get_or_insert_with(|| Err(Box::new(parked.import.host_down())));
             }
         }
         wake(state);
@@ -68,7 +68,7 @@ impl Control {
             return Awaited::Comes;
         }
         if let Some(parked) = state.parked.last_mut() {
-            parked.nested.push_back(job);
+            parked.meanwhile().nested.push_back(job);
         }
         wake(state);
         Awaited::Inside

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 
 use super::host_call::Parked;
 use super::job::{Client, Job, JobId, Reason};
@@ -12,8 +13,6 @@ use crate::ticker::Armed;
 
 /// What a runner does next.
 pub(super) enum Next {
-    /// The run under way goes on.
-    Go,
     Job(Job),
     /// A job that the guest does not come to any more.
     Refused(Job),
@@ -38,7 +37,7 @@ pub enum Submitted {
 pub(super) struct State {
     pub(super) queue: Queue,
     /// The job under way, and those that host functions of it asked for, innermost last.
-    pub(super) running: Vec<Running>,
+    pub(super) running: SmallVec<[Running; 1]>,
     /// A runner has the guest, or is about to get it.
     pub(super) attached: bool,
     /// The job whose client polls the guest, where clients take turns.
@@ -85,6 +84,12 @@ impl State {
         }
     }
 
+    /// True when somebody is inside the store, or about to be, who wakes the runner then.
+    pub(super) fn is_entered(&mut self) -> bool {
+        self.refused = self.accessing > 0;
+        self.refused
+    }
+
     /// A doomed guest refuses what is queued, one job at a time; then its store goes.
     pub(super) fn next_refused(&mut self) -> Next {
         self.queue.pop_front().map_or(Next::Doomed, Next::Refused)
@@ -129,7 +134,8 @@ impl State {
         let State { queue, parked, .. } = self;
         queue.remove(job).or_else(|| {
             // Few at each level: they are those of a process that waits for them.
-            parked.iter_mut().map(|parked| &mut parked.nested).find_map(|jobs| {
+            let meanwhile = parked.iter_mut().filter_map(|parked| parked.meanwhile.as_mut());
+            meanwhile.map(|it| &mut it.nested).find_map(|jobs| {
                 let at = jobs.iter().position(|queued| queued.id == job)?;
                 jobs.remove(at)
             })

@@ -8,18 +8,16 @@ use wasmtime::{Instance, ResourceLimiter, Store};
 use super::control::Control;
 use super::fit::exceeded;
 use crate::counts::{Live, Object};
+use crate::engine::Engine;
 use crate::error::{Error, Kind};
 use crate::inject::point;
-use crate::memory::{Lease, NotGrown, Share};
-use crate::module::Module;
+use crate::memory::{Lease, NotGrown, Permit, Share};
 use crate::options::Limits;
 use crate::stream::Ends;
 use crate::wasi::Wasi;
 
 /// The data of a guest's store.
 pub struct Data {
-    /// The module of the instance; `None` in a store that only links.
-    pub(super) module: Option<Module>,
     pub(crate) control: Arc<Control>,
     /// Boxed: a store is moved a few times while it is made.
     pub(crate) wasi: Option<Box<Wasi>>,
@@ -35,40 +33,43 @@ impl Data {
         limits: Limits,
         ends: Ends,
     ) -> Self {
-        let limiter = Limiter::new(limits, control.clone());
-        Data { module: None, control, wasi, limiter, ends, instance: None }
+        Data { control, wasi, limiter: Limiter::new(limits), ends, instance: None }
     }
 }
 
 /// A store, and what lives exactly as long.
 pub struct StoreCell {
     pub(super) store: Store<Data>,
-    pub(super) module: Module,
+    /// The store counts fuel.
+    pub(super) counts_fuel: bool,
     /// Memories for the instance to come.
     pub(super) lease: Option<Lease>,
     /// Instead of the lease, memories for each module of a chain.
     pub(super) shares: Vec<Share>,
+    /// The instance's place in its pool. After the store: the place is free when that is gone.
+    pub(super) permit: Option<Permit>,
     _live: Live,
 }
 
 impl StoreCell {
-    pub fn new(module: &Module, mut data: Data) -> Self {
-        data.module = Some(module.clone());
-        let mut store = Store::new(module.engine().wasmtime(), data);
-        store.limiter(|data| &mut data.limiter);
+    pub fn new(engine: &Engine, data: Data) -> Self {
+        let mut store = Store::new(engine.wasmtime(), data);
+        store.limiter(|data| data);
         // Every bump of the epoch is a look at the flags; the runner polls again at once.
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
         // Compiled code tells what it used when it calls a function or yields for fuel: a guest that
         // is stopped in between would seem to have used nothing.
-        if module.engine().options().fuel {
+        let counts_fuel = engine.options().fuel;
+        if counts_fuel {
             let _ = store.fuel_async_yield_interval(Some(FUEL_TOLD));
         }
         StoreCell {
             store,
-            module: module.clone(),
+            counts_fuel,
             lease: None,
             shares: Vec::new(),
+            permit: None,
             _live: Live::new(Object::Store),
         }
     }
@@ -118,26 +119,19 @@ pub struct Limiter {
     total: u64,
     /// Bytes granted last: taken back when exactly that growth fails.
     pending: u64,
-    control: Arc<Control>,
     hit: Option<Error>,
     /// Of the largest table.
     elements: usize,
 }
 
 impl Limiter {
-    fn new(limits: Limits, control: Arc<Control>) -> Self {
-        Limiter { limits, total: 0, pending: 0, control, hit: None, elements: 0 }
+    fn new(limits: Limits) -> Self {
+        Limiter { limits, total: 0, pending: 0, hit: None, elements: 0 }
     }
 
     /// The limit that refused something since the last look.
     pub(super) fn take_hit(&mut self) -> Option<Error> {
         self.hit.take()
-    }
-
-    /// Counts memory that nobody will ask for.
-    pub(super) fn reserve(&mut self, bytes: u64) {
-        self.total = self.total.saturating_add(bytes);
-        self.control.meter.set_memory(self.total);
     }
 
     fn refuse(&mut self, kind: Kind, key: &'static str, message: String) -> wasmtime::Result<bool> {
@@ -146,31 +140,44 @@ impl Limiter {
     }
 }
 
-impl ResourceLimiter for Limiter {
+impl Data {
+    /// Counts memory that nobody will ask for.
+    pub(super) fn reserve(&mut self, bytes: u64) {
+        self.count(self.limiter.total.saturating_add(bytes));
+    }
+
+    fn count(&mut self, total: u64) {
+        self.limiter.total = total;
+        self.control.meter.set_memory(total);
+    }
+}
+
+impl ResourceLimiter for Data {
     fn memory_growing(
         &mut self,
         current: usize,
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        self.hit = None;
+        let limiter = &mut self.limiter;
+        limiter.hit = None;
         // Wasmtime would refuse it after it was granted.
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
         let desired = desired as u64;
-        if let Some(limit) = self.limits.memory.filter(|limit| desired > *limit) {
+        if let Some(limit) = limiter.limits.memory.filter(|limit| desired > *limit) {
             let message = format!("a memory of {desired} bytes is over memory_limit ({limit})");
-            return self.refuse(Kind::MemoryLimit, "memory_limit", message);
+            return limiter.refuse(Kind::MemoryLimit, "memory_limit", message);
         }
         let growth = desired.saturating_sub(current as u64);
-        let total = self.total.saturating_add(growth);
-        if let Some(limit) = self.limits.total_memory.filter(|limit| total > *limit) {
+        let total = limiter.total.saturating_add(growth);
+        if let Some(limit) = limiter.limits.total_memory.filter(|limit| total > *limit) {
             let message = format!("{total} bytes of memory are over total_memory_limit ({limit})");
-            return self.refuse(Kind::MemoryLimit, "total_memory_limit", message);
+            return limiter.refuse(Kind::MemoryLimit, "total_memory_limit", message);
         }
-        (self.total, self.pending) = (total, growth);
-        self.control.meter.set_memory(total);
+        limiter.pending = growth;
+        self.count(total);
         Ok(true)
     }
 
@@ -178,8 +185,8 @@ impl ResourceLimiter for Limiter {
     /// it: right after one that succeeded, perhaps, and that of another memory.
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
         if NotGrown::is(&error) {
-            self.total = self.total.saturating_sub(std::mem::take(&mut self.pending));
-            self.control.meter.set_memory(self.total);
+            let pending = std::mem::take(&mut self.limiter.pending);
+            self.count(self.limiter.total.saturating_sub(pending));
         }
         Ok(())
     }
@@ -190,25 +197,26 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        match self.limits.table_elements.filter(|limit| desired as u64 > *limit) {
+        let limiter = &mut self.limiter;
+        match limiter.limits.table_elements.filter(|limit| desired as u64 > *limit) {
             Some(limit) => {
                 let message =
                     format!("a table of {desired} elements is over max_table_elements ({limit})");
-                self.refuse(Kind::TableLimit, "max_table_elements", message)
+                limiter.refuse(Kind::TableLimit, "max_table_elements", message)
             }
             None => {
-                self.elements = self.elements.max(desired);
+                limiter.elements = limiter.elements.max(desired);
                 Ok(true)
             }
         }
     }
 
     fn instances(&self) -> usize {
-        self.limits.instances.map_or(usize::MAX, clamp)
+        self.limiter.limits.instances.map_or(usize::MAX, clamp)
     }
 
     fn tables(&self) -> usize {
-        self.limits.tables.map_or(usize::MAX, clamp)
+        self.limiter.limits.tables.map_or(usize::MAX, clamp)
     }
 
     fn memories(&self) -> usize {

@@ -96,12 +96,14 @@ pub(super) fn scan<'a>(
     buffer: &'a mut Buffer,
 ) -> io::Result<Batch<'a>> {
     let file = device::open().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+    // No range has more regions than pages; the kernel allocates what it is told to have room for.
+    let regions = range.len().div_ceil(super::sys::page_size()).min(REGIONS);
     let mut arg = ScanArg {
         size: size_of::<ScanArg>() as u64,
         start: range.start as u64,
         end: range.end as u64,
         vec: buffer.0.as_mut_ptr() as u64,
-        vec_len: REGIONS as u64,
+        vec_len: regions as u64,
         max_pages: max_pages as u64,
         category_inverted: PAGE_IS_FILE,
         category_mask: PAGE_IS_FILE,
@@ -112,7 +114,7 @@ pub(super) fn scan<'a>(
     let found = device::ioctl(file, &mut arg)?;
     let walked_to = arg.walk_end as usize;
     // Without progress the caller would scan for ever.
-    if found > REGIONS || walked_to <= range.start || walked_to > range.end {
+    if found > regions || walked_to <= range.start || walked_to > range.end {
         return Err(io::Error::other("the pagemap scan made no progress"));
     }
     // SAFETY: the kernel filled the first `found` regions.

@@ -26,6 +26,7 @@ mod source;
 mod survey;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -43,7 +44,7 @@ pub use source::{parse_wat, validate};
 use crate::counts::{Live, Object};
 use crate::engine::Engine;
 use crate::error::{Class, Error, Kind, Result};
-use crate::guest::{panicked, unknown_global, unknown_table};
+use crate::guest::{panicked, unknown_function, unknown_global, unknown_table};
 use crate::linker::{Hosts, Linked, Shape};
 use crate::mac::Key;
 use crate::memory::{Lease, MemoryPlan};
@@ -62,15 +63,23 @@ struct Inner {
     engine: Arc<Engine>,
     memories: Vec<MemoryPlan>,
     facts: Facts,
-    functions: BTreeMap<String, Function>,
+    functions: BTreeMap<String, Arc<Function>>,
     tables: usize,
     _live: Live,
 }
 
-/// An exported function: what it takes, and where an instance has it.
-struct Function {
-    signature: Signature,
-    export: ModuleExport,
+/// An exported function.
+pub struct Function {
+    pub name: String,
+    pub signature: Signature,
+    /// Where an instance of the module has it.
+    pub(crate) place: ModuleExport,
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({:?}, {:?})", self.name, self.signature)
+    }
 }
 
 impl Module {
@@ -182,15 +191,12 @@ impl Module {
         &self.0.facts
     }
 
-    /// The signature of an exported function.
-    pub fn function(&self, name: &str) -> Option<&Signature> {
-        self.0.functions.get(name).map(|function| &function.signature)
-    }
-
-    /// Where an instance has an exported function, and how many results that has.
-    pub(crate) fn find(&self, name: &str) -> Option<(ModuleExport, usize)> {
-        let Function { signature, export } = self.0.functions.get(name)?;
-        Some((*export, signature.results.len()))
+    /// An exported function.
+    ///
+    /// # Errors
+    /// Class `call`, kind `unknown_export`.
+    pub fn function(&self, name: &str) -> Result<&Arc<Function>> {
+        self.0.functions.get(name).ok_or_else(|| unknown_function(name))
     }
 
     /// The type of an export.
@@ -284,11 +290,12 @@ impl Module {
     }
 }
 
-fn functions(module: &wasmtime::Module) -> BTreeMap<String, Function> {
+fn functions(module: &wasmtime::Module) -> BTreeMap<String, Arc<Function>> {
     let function = |export: wasmtime::ExportType<'_>| {
         let ExternType::Func(ty) = export.ty() else { return None };
         let (name, signature) = (export.name().to_owned(), Signature::of(&ty));
-        Some((name, Function { signature, export: module.get_export_index(export.name())? }))
+        let place = module.get_export_index(&name)?;
+        Some((name.clone(), Arc::new(Function { name, signature, place })))
     };
     module.exports().filter_map(function).collect()
 }

@@ -24,9 +24,12 @@ impl<M> Default for Nap<M> {
 
 impl<M> Nap<M> {
     /// The sleeper looks: what happens from here on is noticed. A swap, for what was done before the
-    /// last `notify` must be seen by what the sleeper reads from here on.
+    /// last `notify` must be seen by what the sleeper reads from here on; without one since the last
+    /// look there is nothing to see.
     pub fn look(&self) {
-        self.state.swap(AWAKE, Ordering::AcqRel);
+        if self.state.load(Ordering::Acquire) != AWAKE {
+            self.state.swap(AWAKE, Ordering::AcqRel);
+        }
     }
 
     /// True when something happened since the sleeper looked.

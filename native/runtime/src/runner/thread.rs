@@ -117,8 +117,8 @@ fn drive(guest: &Arc<Guest>, signal: &Arc<Signal>) {
     loop {
         match guest.poll(&mut cx) {
             Step::Done(job, outcome) => job.finish(outcome),
-            Step::Host(client, call) => {
-                guest.tell(&*client, call);
+            Step::Host(call) => {
+                guest.tell(call);
                 wait(signal);
             }
             Step::Wait => wait(signal),

@@ -10,8 +10,8 @@ use wasmtime_beam::value::Value;
 use wasmtime_beam::{Class, Error, Kind};
 
 use crate::support::{
-    Recorder, call, done, guest, guest_of, host_call, module, module_in_own_pool, options, poll,
-    start, submit,
+    Asked, Recorder, call, done, guest, guest_of, host_call, module, module_in_own_pool, options,
+    poll, start, submit,
 };
 
 const WAT: &str = r#"(module
@@ -34,7 +34,7 @@ fn an_idle_guest_goes_at_once() {
     assert_eq!(guest.destroy(), Destroyed::Done);
     assert!(guest.is_gone());
     assert_eq!(used(&guest), 0);
-    let job = Job::new(call("one", &[]), Recorder::new());
+    let job = Job::new(call("one", &[]).of(&guest), Recorder::new());
     assert_eq!(guest.submit(job, None).unwrap_err().kind, Kind::Destroyed);
     assert_eq!(guest.access(|mut view| view.size(None)).unwrap_err().kind, Kind::Destroyed);
 }

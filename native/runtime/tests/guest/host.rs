@@ -22,7 +22,8 @@ fn an_answer_reaches_the_guest() {
     submit(&guest, &client, call("twice", &[]));
     for (arg, answer) in [(1, 10), (2, 32)] {
         let asked = host_call(&guest);
-        assert_eq!((asked.import.module.as_str(), asked.import.name.as_str()), ("host", "ask"));
+        let import = guest.control().parked_import(asked.id).unwrap();
+        assert_eq!((import.module.as_str(), import.name.as_str()), ("host", "ask"));
         assert_eq!(asked.args, [Value::I32(arg)]);
         assert!(matches!(poll(&guest), Step::Wait));
         guest.control().reply(asked.id, Ok(vec![Value::I64(answer)]));

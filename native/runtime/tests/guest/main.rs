@@ -13,3 +13,4 @@ mod stop;
 mod streams;
 mod support;
 mod threads;
+mod typed;

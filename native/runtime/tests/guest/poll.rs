@@ -1,10 +1,10 @@
 //! Calls that run to their end.
 
-use wasmtime_beam::guest::Step;
+use wasmtime_beam::guest::{Request, Step};
 use wasmtime_beam::value::Value;
 use wasmtime_beam::{Class, Kind};
 
-use crate::support::{Recorder, call, done, guest, poll, submit};
+use crate::support::{Recorder, call, done, guest, module, poll, submit};
 
 const WAT: &str = r#"(module
   (memory (export "memory") 1 4)
@@ -62,11 +62,15 @@ fn a_trap_leaves_the_instance_usable() {
     }
 }
 
-/// An unknown export is an error of the call.
+/// What the module does not export cannot be asked for; what another module exports is an error of the
+/// call.
 #[test]
 fn an_unknown_export_is_an_error() {
     let (guest, client) = (guest(WAT), Recorder::new());
-    submit(&guest, &client, call("nothing", &[]));
+    let unknown = Request::call(guest.module(), "nothing", Vec::new()).unwrap_err();
+    assert_eq!(unknown.kind, Kind::UnknownExport);
+    let other = module(r#"(module (func) (func) (func (export "other")))"#);
+    submit(&guest, &client, Request::call(&other, "other", Vec::new()).unwrap());
     assert_eq!(done(&guest).unwrap_err().kind, Kind::UnknownExport);
 }
 

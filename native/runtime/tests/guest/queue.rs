@@ -7,11 +7,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use wasmtime_beam::Kind;
 use wasmtime_beam::guest::{
-    Activity, Client, Guest, HostCall, Job, JobId, Outcome, Reason, Step, Submitted,
+    Activity, Client, Guest, HostCall, HostImport, Job, JobId, Outcome, Reason, Step, Submitted,
 };
 use wasmtime_beam::value::Value;
 
-use crate::support::{Recorder, call, done, guest, host_call, rests, step, submit};
+use crate::support::{Asked, Recorder, call, done, guest, host_call, rests, step, submit};
 
 const WAT: &str = r#"(module
   (import "host" "ask" (func $ask (param i32) (result i32)))
@@ -36,7 +36,7 @@ impl Process {
     }
 
     fn submit(self: &Arc<Self>, guest: &Guest, export: &str, arg: i32) -> (JobId, Submitted) {
-        let job = Job::new(call(export, &[Value::I32(arg)]), self.clone());
+        let job = Job::new(call(export, &[Value::I32(arg)]).of(guest), self.clone());
         let id = job.id();
         (id, guest.submit(job, None).unwrap())
     }
@@ -53,7 +53,7 @@ impl Process {
 }
 
 impl Client for Process {
-    fn host_call(&self, _: HostCall) -> bool {
+    fn host_call(&self, _: HostCall, _: &HostImport) -> bool {
         true
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use wasmtime_beam::guest::{
-    Activity, Awaited, Client, Guest, HostCall, Job, JobId, Outcome, Submitted,
+    Activity, Awaited, Client, Guest, HostCall, HostImport, Job, JobId, Outcome, Submitted,
 };
 use wasmtime_beam::value::Value;
 use wasmtime_beam::{Kind, Result};
 
-use crate::support::{call, done, guest, host_call, rests};
+use crate::support::{Asked, call, done, guest, host_call, rests};
 
 const WAT: &str = r#"(module
   (import "host" "ask" (func $ask (param i32) (result i32)))
@@ -27,7 +27,7 @@ struct Process {
 }
 
 impl Client for Process {
-    fn host_call(&self, _: HostCall) -> bool {
+    fn host_call(&self, _: HostCall, _: &HostImport) -> bool {
         true
     }
 
@@ -61,7 +61,7 @@ struct Request {
 fn ask(guest: &Guest, asker: u64, waits: bool, export: &str, arg: i32) -> Request {
     let outcome = Mutex::new(None);
     let client = Arc::new(Process { asker, host: HOST, waits, outcome });
-    let job = Job::new(call(export, &[Value::I32(arg)]), client.clone());
+    let job = Job::new(call(export, &[Value::I32(arg)]).of(guest), client.clone());
     let id = job.id();
     let submitted = guest.submit(job, None).unwrap();
     Request { client, job: id, submitted }
@@ -205,7 +205,7 @@ fn usage_is_counted() {
     assert_eq!(done(&guest), number(7));
     let outcome = Mutex::new(None);
     let client = Arc::new(Process { asker: CALLER, host: HOST, waits: true, outcome });
-    guest.submit(Job::new(call("grow", &[]), client), None).unwrap();
+    guest.submit(Job::new(call("grow", &[]).of(&guest), client), None).unwrap();
     assert_eq!(done(&guest), number(1));
     let usage = control.usage();
     assert_eq!((usage.calls, usage.host_calls), (2, 1));

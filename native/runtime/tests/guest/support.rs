@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use wasmtime_beam::guest::{
-    Client, Guest, HostCall, Job, JobId, Outcome, Request, Step, Submitted,
+    Client, Guest, HostCall, HostImport, Job, JobId, Outcome, Request, Step, Submitted,
 };
 use wasmtime_beam::module::{Module, parse_wat};
 use wasmtime_beam::options::{
@@ -98,7 +98,7 @@ pub struct Recorded {
 }
 
 impl Client for Recorder {
-    fn host_call(&self, call: HostCall) -> bool {
+    fn host_call(&self, call: HostCall, _: &HostImport) -> bool {
         self.state.lock().unwrap().calls.push(call);
         self.changed.notify_all();
         true
@@ -145,39 +145,62 @@ impl Recorder {
     }
 }
 
-pub fn call(export: &str, args: &[Value]) -> Request {
-    Request::Call { export: export.into(), args: args.to_vec(), fuel: None }
+/// What a guest is asked to do.
+pub trait Asked {
+    fn of(self, guest: &Guest) -> Request;
+}
+
+impl Asked for Request {
+    fn of(self, _: &Guest) -> Request {
+        self
+    }
+}
+
+/// A call of an export, by its name.
+pub struct Call {
+    export: String,
+    args: Vec<Value>,
+}
+
+impl Asked for Call {
+    fn of(self, guest: &Guest) -> Request {
+        Request::call(guest.module(), &self.export, self.args).unwrap()
+    }
+}
+
+pub fn call(export: &str, args: &[Value]) -> Call {
+    Call { export: export.into(), args: args.to_vec() }
 }
 
 /// Queues a call; the caller polls.
-pub fn submit(guest: &Guest, client: &Arc<Recorder>, request: Request) -> JobId {
+pub fn submit(guest: &Guest, client: &Arc<Recorder>, request: impl Asked) -> JobId {
     submit_within(guest, client, request, None)
 }
 
 pub fn submit_within(
     guest: &Guest,
     client: &Arc<Recorder>,
-    request: Request,
+    request: impl Asked,
     timeout: Option<Duration>,
 ) -> JobId {
-    let job = Job::new(request, client.clone());
+    let job = Job::new(request.of(guest), client.clone());
     let id = job.id();
     guest.submit(job, timeout).unwrap();
     id
 }
 
 /// Queues a call and gives the guest to the thread runner.
-pub fn start(guest: &Arc<Guest>, client: &Arc<Recorder>, request: Request) -> JobId {
+pub fn start(guest: &Arc<Guest>, client: &Arc<Recorder>, request: impl Asked) -> JobId {
     start_within(guest, client, request, None)
 }
 
 pub fn start_within(
     guest: &Arc<Guest>,
     client: &Arc<Recorder>,
-    request: Request,
+    request: impl Asked,
     timeout: Option<Duration>,
 ) -> JobId {
-    let job = Job::new(request, client.clone());
+    let job = Job::new(request.of(guest), client.clone());
     let id = job.id();
     if guest.submit(job, timeout).unwrap() == Submitted::NeedsRunner {
         wasmtime_beam::runner::thread::run(guest.clone()).unwrap();
@@ -217,7 +240,7 @@ pub fn done(guest: &Guest) -> Outcome {
 
 pub fn host_call(guest: &Guest) -> HostCall {
     match step(guest) {
-        Step::Host(_, call) => call,
+        Step::Host(call) => call,
         other => panic!("no host call: {}", name(&other)),
     }
 }

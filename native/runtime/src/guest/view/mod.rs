@@ -23,7 +23,7 @@ pub use memory::MemorySize;
 pub(crate) use memory::shared_bytes;
 pub use object::Elements;
 pub(crate) use object::not_a;
-pub use object::unknown_function;
+pub(crate) use object::unknown_function;
 pub(crate) use table::unknown_table;
 
 use super::store::Data;

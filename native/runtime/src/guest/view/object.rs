@@ -194,6 +194,6 @@ fn missed(error: wasmtime::Error) -> Error {
 }
 
 /// No function is exported under this name.
-pub fn unknown_function(name: &str) -> Error {
+pub(crate) fn unknown_function(name: &str) -> Error {
     Error::new(Class::Call, Kind::UnknownExport, format!("no exported function {}", Quoted(name)))
 }
