@@ -3,6 +3,7 @@
 //! additions, which cost some ten times as much; who reads sums the lines up.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -37,17 +38,23 @@ impl Counter {
         self.add(1);
     }
 
-    /// As `increment`, seen by whoever wrote something else that this thread reads afterwards.
-    pub fn increment_before_reads(&self) {
-        LINES[line()].0[self.0].fetch_add(1, SeqCst);
-    }
-
     pub fn decrement(&self) {
         self.add(usize::MAX);
     }
 
-    fn add(&self, number: usize) {
+    /// Counts until it is dropped, on this thread; seen by whoever wrote something else that the thread
+    /// reads afterwards.
+    pub fn hold(&self) -> Hold {
         let line = line();
+        LINES[line].0[self.0].fetch_add(1, SeqCst);
+        Hold { counter: self.0, line, _here: PhantomData }
+    }
+
+    fn add(&self, number: usize) {
+        self.add_to(line(), number);
+    }
+
+    fn add_to(&self, line: usize, number: usize) {
         let count = &LINES[line].0[self.0];
         if line == OWN {
             count.fetch_add(number, Release);
@@ -61,6 +68,20 @@ impl Counter {
         let own = &LINES[..GIVEN.load(SeqCst).min(OWN)];
         let lines = own.iter().chain(&LINES[OWN..]);
         lines.fold(0, |sum, line| sum.wrapping_add(line.0[self.0].load(ordering)))
+    }
+}
+
+/// One of what a counter counts.
+pub struct Hold {
+    counter: usize,
+    line: usize,
+    /// Other threads must not write the line.
+    _here: PhantomData<*const ()>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        Counter(self.counter).add_to(self.line, usize::MAX);
     }
 }
 
@@ -94,8 +115,7 @@ mod tests {
             counter.sum(SeqCst)
         };
         assert_eq!(everywhere(Counter::increment), (OWN + 20) * 1000);
-        assert_eq!(everywhere(Counter::increment_before_reads), (OWN + 20) * 2000);
-        assert_eq!(everywhere(Counter::decrement), (OWN + 20) * 1000);
+        assert_eq!(everywhere(|counter| drop(counter.hold())), (OWN + 20) * 1000);
         assert_eq!(everywhere(Counter::decrement), 0);
     }
 }

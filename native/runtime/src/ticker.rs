@@ -13,7 +13,7 @@ use crate::counts;
 use crate::error::{Error, Result};
 use crate::guest::{Control, JobId, Reason};
 use crate::inject::point;
-use crate::shard::Counter;
+use crate::shard::{Counter, Hold};
 
 /// Length of a slice: while guests are polled in slices, every engine's epoch is bumped at this pace.
 const SLICE: Duration = Duration::from_millis(1);
@@ -91,13 +91,14 @@ fn ticker() -> &'static Ticker {
 
 /// What is done in slices, while it lives: guests yield at every tick.
 pub struct Slice {
+    _polling: Hold,
     since: u64,
 }
 
 impl Slice {
     /// Wakes the ticker if it sleeps; else this costs three atomic accesses.
     pub fn begin() -> Self {
-        POLLING.increment_before_reads();
+        let _polling = POLLING.hold();
         if !POLLED.load(Ordering::Relaxed) {
             POLLED.store(true, Ordering::Relaxed);
         }
@@ -107,19 +108,13 @@ impl Slice {
             state.quiet = 0;
             wake_by(ticker, &mut state, Instant::now() + SLICE);
         }
-        Slice { since: TICKS.load(Ordering::Relaxed) }
+        Slice { _polling, since: TICKS.load(Ordering::Relaxed) }
     }
 
     /// True once a slice ended since the beginning: cheaper than a look at the clock, and right on
     /// average however short the work is.
     pub fn is_over(&self) -> bool {
         TICKS.load(Ordering::Relaxed) != self.since
-    }
-}
-
-impl Drop for Slice {
-    fn drop(&mut self) {
-        POLLING.decrement();
     }
 }
 

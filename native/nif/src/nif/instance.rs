@@ -22,7 +22,7 @@ use crate::term::name::Name;
 use crate::term::options::Processes;
 use crate::term::{error, options};
 
-/// Bytes that a destroy may restore on a normal scheduler: about a tenth of a millisecond.
+/// Bytes that a destroy may restore, or free, on a normal scheduler: about a tenth of a millisecond.
 const INLINE_RESTORE: usize = 1 << 20;
 
 /// Bytes of another module that are cleared out of a slot on a normal scheduler: about a quarter of a
@@ -183,10 +183,6 @@ fn instance_interrupt(env: Env<'_>, instance: ResourceArc<Instance>) -> Term<'_>
 /// `wait` when the guest runs: `instance_mourn` is next; `dirty` when it takes long.
 #[rustler::nif]
 fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
-    // So many bytes take longer to free.
-    if instance.guest().inbox().held() > INLINE_RESTORE as u64 {
-        return atoms::dirty().encode(env);
-    }
     timed(env, || {
         let step = match instance.guest().try_destroy(INLINE_RESTORE) {
             Some(destroyed) => ended(&instance, destroyed, false),

@@ -2,6 +2,7 @@
 //! Between two polls it is in Erlang: it runs a host function, waits for a message, or is scheduled
 //! out. Calls of other processes wait for their turn and are then polled by those.
 
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,8 +37,6 @@ pub struct Turn {
     known: AtomicBool,
     /// Who polls a call that its asker does not wait for.
     driver: Mutex<Driver>,
-    /// Wakes the process that polls.
-    waker: Waker,
     /// Of a nested call, the waker of the one around it.
     around: OnceLock<Option<Waker>>,
 }
@@ -139,7 +138,6 @@ impl Turn {
         let job = Job::numbered(id, request, caller.clone());
         let turn = Turn {
             job: id,
-            waker: Waker::from(caller.clone()),
             caller,
             monitor: OnceLock::new(),
             driving: AtomicBool::new(false),
@@ -153,6 +151,14 @@ impl Turn {
 
     fn instance(&self) -> &ResourceArc<Instance> {
         self.caller.instance()
+    }
+
+    /// Wakes the process that polls.
+    fn waker(&self) -> ManuallyDrop<Waker> {
+        // SAFETY: what is not dropped gives no count of the caller back, and lives no longer than `self`,
+        // which has one.
+        let caller = unsafe { Arc::from_raw(Arc::as_ptr(&self.caller)) };
+        ManuallyDrop::new(Waker::from(caller))
     }
 
     fn control(&self) -> &Arc<Control> {
@@ -292,7 +298,7 @@ impl Turn {
     /// From here on the guest wakes this call, if it is its turn; false when it did before.
     fn arm(&self) -> bool {
         let arms = !self.armed.load(Ordering::Relaxed)
-            && self.control().take_turn(self.job, self.waker.clone());
+            && self.control().take_turn(self.job, Waker::clone(&self.waker()));
         if arms {
             self.armed.store(true, Ordering::Relaxed);
         }
@@ -303,14 +309,14 @@ impl Turn {
     fn drive(&self) {
         self.driving.store(true, Ordering::Relaxed);
         self.armed.store(true, Ordering::Relaxed);
-        let around = self.control().set_waker(self.waker.clone());
+        let around = self.control().set_waker(Waker::clone(&self.waker()));
         let _ = self.around.set(around);
     }
 
     /// One poll.
     fn step(&self) -> Stepped {
         let guest = self.instance().guest();
-        match guest.poll(&mut Context::from_waker(&self.waker)) {
+        match guest.poll(&mut Context::from_waker(&self.waker())) {
             Step::Done(job, outcome) if job.id() == self.job && self.caller.waits() => {
                 job.settle();
                 return Stepped::Over(outcome);

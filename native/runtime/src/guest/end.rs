@@ -2,6 +2,7 @@
 //! Rule: whatever ends it, its store, its place in the pool and everybody who waits are seen to.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Release;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -144,7 +145,10 @@ impl Guest {
     /// Ends the guest in any state; waits for whoever is burying it. When the answer is `Later`,
     /// [`Control::mourn`] tells its end.
     pub fn destroy(&self) -> Destroyed {
-        if !self.doom() {
+        let ours = self.control.doom();
+        // After that: the guest must not take this for the end of its input.
+        self.inbox.destroy();
+        if !ours {
             return Destroyed::Later;
         }
         let body = self.body.lock();
@@ -157,7 +161,11 @@ impl Guest {
     /// takes long to drop, or more than `budget` bytes are to be restored: to be asked again where
     /// waiting is fine. Nobody gets another answer before the place in the pool is free.
     pub fn try_destroy(&self, budget: usize) -> Option<Destroyed> {
-        if !self.doom() {
+        let ours = self.control.doom();
+        if !self.inbox.destroy_within(budget as u64) {
+            return None;
+        }
+        if !ours {
             return Some(Destroyed::Later);
         }
         let mut body = self.body.try_lock()?;
@@ -180,14 +188,6 @@ impl Guest {
         }
     }
 
-    /// True when the store is the caller's to take.
-    fn doom(&self) -> bool {
-        let ours = self.control.doom();
-        // After that: the guest must not take this for the end of its input.
-        self.inbox.destroy();
-        ours
-    }
-
     /// Drops the store, and restores its memories within `budget` bytes of work: false when some are
     /// left. The grave is locked before the body says that the store is gone, so that whoever comes
     /// later waits here.
@@ -203,8 +203,7 @@ impl Guest {
         if !matches!(old, Body::Gone) {
             *grave = Some(self.dropped(old));
         }
-        let Some(pending) = grave.take() else { return true };
-        *grave = match budget {
+        *grave = grave.take().and_then(|pending| match budget {
             Some(budget) => {
                 // Where there is a processor for it, nobody waits for this.
                 let free = runner::processor_is_free(self.runner());
@@ -215,7 +214,8 @@ impl Guest {
                 pending.finish();
                 None
             }
-        };
+        });
+        self.is_buried.store(grave.is_none(), Release);
         grave.is_none()
     }
 

@@ -100,9 +100,11 @@ thread_local! {
 
 /// What `poll` of a guest answers, and the host call that it ended with.
 pub(super) fn asking<R>(poll: impl FnOnce() -> R) -> (R, Option<HostCall>) {
-    // A poll that panicked may have left one.
-    ASKED.set(None);
-    (poll(), ASKED.take())
+    ASKED.with(|asked| {
+        // A poll that panicked may have left one.
+        drop(asked.take());
+        (poll(), asked.take())
+    })
 }
 
 /// Polls `parked` once so that the host call it waits in runs `visit`. True when it did.
@@ -171,7 +173,7 @@ impl<'c> Waiting<'c> {
         } else {
             drop(state);
         }
-        ASKED.set(Some(HostCall { id, job, index, args }));
+        ASKED.with(|asked| asked.set(Some(HostCall { id, job, index, args })));
         Waiting { caller, id, over: false }
     }
 

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -41,6 +43,8 @@ pub struct Guest {
     /// Memories of the store that is gone, still to be restored. Held while the store is dropped;
     /// locked after the body.
     pub(super) grave: Mutex<Option<Pending>>,
+    /// Set once `destroy` left nothing, so that who lets go of the guest takes no lock to see that.
+    pub(super) is_buried: AtomicBool,
     _live: Live,
 }
 
@@ -131,6 +135,7 @@ impl Guest {
             inbox,
             body: Mutex::new(Body::Idle(Box::new(cell))),
             grave: Mutex::default(),
+            is_buried: AtomicBool::new(false),
             _live: Live::new(Object::Guest),
         })))
     }
@@ -160,6 +165,9 @@ impl Guest {
 
     /// True when the store is gone, and nothing of it is left to be restored.
     pub fn is_gone(&self) -> bool {
+        if self.is_buried.load(Acquire) {
+            return true;
+        }
         let gone = self.body.try_lock().is_some_and(|body| matches!(*body, Body::Gone));
         gone && self.grave.try_lock().is_some_and(|grave| grave.is_none())
     }

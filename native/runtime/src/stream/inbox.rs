@@ -117,11 +117,20 @@ impl Inbox {
 
     /// The instance is gone: frees what is left.
     pub fn destroy(&self) {
+        self.destroy_within(u64::MAX);
+    }
+
+    /// As [`Inbox::destroy`]; false, and nothing is freed, when more than `bytes` are there.
+    pub fn destroy_within(&self, bytes: u64) -> bool {
         let mut state = self.state.lock();
         state.end = End::Destroyed;
+        if state.queue.weight() > bytes {
+            return false;
+        }
         let queue = std::mem::take(&mut state.queue);
         drop(state);
         drop(queue);
+        true
     }
 
     /// Bytes that wait to be read.

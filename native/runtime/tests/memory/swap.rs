@@ -58,7 +58,8 @@ impl Drop for Swap {
 fn made() -> io::Result<Option<Made>> {
     let areas = areas();
     areas.iter().filter(|path| is_left_over(path)).for_each(|path| remove(path));
-    if areas.iter().any(|path| !is_left_over(path)) {
+    // That of another test goes with its process, at any moment.
+    if areas.iter().any(|path| maker(path).is_none()) {
         return Ok(None);
     }
     Ok(Some(file().or_else(|error| zram().map_err(|_| error))?))
@@ -73,11 +74,14 @@ fn areas() -> Vec<PathBuf> {
         .collect()
 }
 
+/// The process that made it for its tests.
+fn maker(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()?.strip_prefix(PREFIX)
+}
+
 /// Made by a process that is gone.
 fn is_left_over(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let maker = name.strip_prefix(PREFIX);
-    maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+    maker(path).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
 }
 
 fn file() -> io::Result<Made> {
