@@ -314,7 +314,7 @@ instantiate(Mod) -> instantiate(Mod, #{}).
 %% linked), `memory_limit' (bytes of each memory, default 256 MiB), `total_memory_limit' (of all
 %% together, default `unlimited'), `max_tables' (100), `max_table_elements' (10,000,000),
 %% `max_instances' (10), each also `unlimited', `host_timeout' (ms of one
-%% host call or `infinity', default 30,000), `host' (the pid that serves host calls, see
+%% host call or `infinity', default 30,000; a tick of the system's clock more, at most), `host' (the pid that serves host calls, see
 %% {@link handle_host_call/2}; default the calling process), `stream' (process that gets what the guest streams out;
 %% by default the one that instantiates), `inbox_limit' (bytes sent and not yet read, default 16
 %% MiB), and `runner' (`thread', the default: an OS thread runs

@@ -6,7 +6,8 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use wasmtime_beam::error::{Class, Error, Kind, Result};
 use wasmtime_beam::guest::{
-    Client, Destroyed, Guest, HostCall, HostImport, Job, JobId, Outcome as Answer, Request, Step, View,
+    Client, Destroyed, Guest, HostCall, HostImport, Job, JobId, Outcome as Answer, Request, Step,
+    View,
 };
 use wasmtime_beam::module::{ExternKind, Module};
 use wasmtime_beam::options::{

@@ -9,13 +9,16 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustler::{Encoder, Env, LocalPid, Monitor, NifResult, ResourceArc, Term};
 use wasmtime_beam::guest::{
     Client, Control, HostCall, Job, JobId, Outcome, Request, Step, Submitted, next_id, panicked,
 };
 use wasmtime_beam::inject::point;
 
+mod driver;
+
+use self::driver::{Driver, is_anothers};
 use super::caller::Caller;
 use crate::client::{Reply, Requester, number};
 use crate::nif::host;
@@ -39,15 +42,6 @@ pub struct Turn {
     driver: Mutex<Driver>,
     /// Of a nested call, the waker of the one around it.
     around: OnceLock<Option<Waker>>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Driver {
-    /// Whoever comes.
-    Anybody,
-    Only(LocalPid),
-    /// The call is over, and who polled it knows.
-    Nobody,
 }
 
 /// What a poll ended with.
@@ -188,18 +182,6 @@ impl Turn {
         }
     }
 
-    /// From here on the death of the process that polls ends the call too.
-    pub fn guard(&self, env: Env<'_>, driver: LocalPid) {
-        if self.instance().jobs().depend(driver, self.job) {
-            self.watch(env, driver);
-        }
-    }
-
-    /// Nobody can be found to poll the call.
-    pub fn abandon(&self) {
-        background::expire_now(self.instance().guest(), self.job);
-    }
-
     /// Polls until the guest wants something of the process, the budget is used up, or the call
     /// ended.
     pub fn poll<'a>(&self, env: Env<'a>) -> Term<'a> {
@@ -214,30 +196,6 @@ impl Turn {
             }
             Polled::Goes(term) => term,
         }
-    }
-
-    /// The calling process polls from here on, in the place of the one that was made for it. False when
-    /// that one came to the end of the call: its message comes, and nobody would wake who polls.
-    pub fn take_over(&self, env: Env<'_>) -> bool {
-        let mut driver = self.driver.lock();
-        if *driver == Driver::Nobody {
-            return false;
-        }
-        *driver = Driver::Only(env.pid());
-        self.drive();
-        drop(driver);
-        self.instance().jobs().release(self.job);
-        if let Some(monitor) = self.monitor.get() {
-            self.instance().demonitor(Some(env), monitor);
-        }
-        // The other one sees that it is not needed any more.
-        self.caller.notify();
-        true
-    }
-
-    /// Keeps other processes from polling, where there may be others.
-    fn gate(&self) -> Option<MutexGuard<'_, Driver>> {
-        (!self.caller.waits()).then(|| self.driver.lock())
     }
 
     /// A panic of ours is the call's result, and its end.
@@ -387,15 +345,6 @@ impl Turn {
         if let Some(monitor) = self.monitor.get() {
             self.instance().demonitor(Some(env), monitor);
         }
-    }
-}
-
-/// True when another process than the calling one polls, or none does any more.
-fn is_anothers(gate: &Option<MutexGuard<'_, Driver>>, env: Env<'_>) -> bool {
-    match gate.as_deref() {
-        None | Some(Driver::Anybody) => false,
-        Some(Driver::Only(driver)) => *driver != env.pid(),
-        Some(Driver::Nobody) => true,
     }
 }
 
