@@ -39,19 +39,11 @@ const WAT: &str = r#"(module
   (func (export "grow") (result i32) (memory.grow (i32.const 1)))
   (func (export "store") (i32.store (i32.const 70) (i32.const 7))))"#;
 
-const EXPORTS: [&str; 11] = [
-    "one",
-    "ask",
-    "twice",
-    "ask",
-    "f",
-    "then_loop",
-    "loop",
-    "trap",
-    "deep",
-    "grow",
-    "no such export",
-];
+const EXPORTS: [&str; 11] =
+    ["one", "ask", "twice", "ask", "f", "then_loop", "loop", "trap", "deep", "grow", "another's"];
+
+/// What the guest has not, though it can be asked for.
+const OTHER: &str = r#"(module (func (export "another's")))"#;
 
 /// Processes that ask, and one more that only serves.
 const ASKERS: usize = 4;
@@ -87,10 +79,17 @@ fn counts() -> [usize; 5] {
 
 fn module() -> &'static Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
-    MODULE.get_or_init(|| {
-        let wasm = parse_wat(WAT.as_bytes()).expect("a module");
-        Module::compile(&wasm, &options(false)).expect("compiled")
-    })
+    MODULE.get_or_init(|| compiled(WAT))
+}
+
+fn other() -> &'static Module {
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    MODULE.get_or_init(|| compiled(OTHER))
+}
+
+fn compiled(wat: &str) -> Module {
+    let wasm = parse_wat(wat.as_bytes()).expect("a module");
+    Module::compile(&wasm, &options(false)).expect("compiled")
 }
 
 fn settle(done: impl Fn() -> bool, what: &str) {
@@ -199,7 +198,8 @@ impl World {
         }
         let export = EXPORTS[choices.below(EXPORTS.len())];
         let args = if export == "ask" { vec![Value::I32(3)] } else { vec![] };
-        Request::call(self.guest.module(), export, args).expect("an export")
+        let module = if export == "another's" { other() } else { module() };
+        Request::call(module, export, args).expect("an export")
     }
 
     /// A runner is about to take the guest.
