@@ -183,6 +183,29 @@ mod tests {
         regions.map(|r| (page(r.range().start), page(r.range().end), r.is_zero_page())).collect()
     }
 
+    /// A range whose pages are all told apart needs as much room as there can be.
+    #[test]
+    fn a_small_range_is_scanned_in_one_go() {
+        if !pagemap_scan_available() {
+            return;
+        }
+        for pages in [1, 2, 3, 16] {
+            let range = Reservation::new(pages * page_size()).unwrap();
+            unsafe { protect(range.base(), range.len(), true).unwrap() };
+            let each = |page: usize| unsafe {
+                let byte = range.base().add(page * page_size());
+                if page % 2 == 0 {
+                    byte.write_volatile(1)
+                } else {
+                    _ = byte.read_volatile()
+                }
+                (page, page + 1, page % 2 == 1)
+            };
+            let expected: Vec<_> = (0..pages).map(each).collect();
+            assert_eq!(found(&range), expected, "{pages} pages");
+        }
+    }
+
     /// Written pages, pages that were read, and entries of pages that are not present.
     #[test]
     fn a_scan_tells_what_has_a_page() {
