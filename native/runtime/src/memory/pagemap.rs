@@ -194,12 +194,12 @@ mod tests {
             unsafe { protect(range.base(), range.len(), true).unwrap() };
             let each = |page: usize| unsafe {
                 let byte = range.base().add(page * page_size());
-                if page % 2 == 0 {
+                if page.is_multiple_of(2) {
                     byte.write_volatile(1)
                 } else {
                     _ = byte.read_volatile()
                 }
-                (page, page + 1, page % 2 == 1)
+                (page, page + 1, !page.is_multiple_of(2))
             };
             let expected: Vec<_> = (0..pages).map(each).collect();
             assert_eq!(found(&range), expected, "{pages} pages");
