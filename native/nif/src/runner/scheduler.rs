@@ -12,7 +12,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustler::{Encoder, Env, LocalPid, Monitor, NifResult, ResourceArc, Term};
 use wasmtime_beam::guest::{
-    Client, Control, HostCall, Job, JobId, Outcome, Request, Step, Submitted, next_id, panicked,
+    Client, Control, HostCall, Job, JobId, Lent, Outcome, Request, Step, Submitted, next_id,
+    panicked,
 };
 use wasmtime_beam::inject::point;
 
@@ -40,8 +41,8 @@ pub struct Turn {
     known: AtomicBool,
     /// Who polls a call that its asker does not wait for.
     driver: Mutex<Driver>,
-    /// Of a nested call, the waker of the one around it.
-    around: OnceLock<Option<Waker>>,
+    /// Of a nested call, what the one around it lent.
+    around: OnceLock<Lent>,
 }
 
 /// What a poll ended with.
@@ -202,6 +203,7 @@ impl Turn {
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
         catch_unwind(AssertUnwindSafe(|| self.go_on(env))).unwrap_or_else(|panic| {
             self.instance().jobs().forget(self.job);
+            self.around.get().into_iter().for_each(|lent| self.control().give_back(lent));
             // At once: the next call of this process would run inside of what is left.
             background::expire_now(self.instance().guest(), self.job);
             let result = error::encode(env, &panicked(panic.as_ref()));
@@ -267,8 +269,8 @@ impl Turn {
     fn drive(&self) {
         self.driving.store(true, Ordering::Relaxed);
         self.armed.store(true, Ordering::Relaxed);
-        let around = self.control().set_waker(Waker::clone(&self.waker()));
-        let _ = self.around.set(around);
+        let lent = self.control().lend(Waker::clone(&self.waker()));
+        lent.into_iter().for_each(|lent| drop(self.around.set(lent)));
     }
 
     /// One poll.
@@ -335,9 +337,7 @@ impl Turn {
         if self.known.load(Ordering::Relaxed) {
             self.instance().jobs().forget(self.job);
         }
-        if let Some(around) = self.around.get().and_then(Option::as_ref) {
-            self.control().restore_waker(around.clone());
-        }
+        self.around.get().into_iter().for_each(|lent| self.control().give_back(lent));
         let guest = self.instance().guest();
         if !guest.pass_on(self.job) {
             background::wind_up(guest.clone());

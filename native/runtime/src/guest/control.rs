@@ -160,12 +160,19 @@ impl Control {
         turn
     }
 
-    /// Gives the waker of an outer call back, unless the guest has no runner any more: what it
-    /// would wake holds the guest.
-    pub fn restore_waker(&self, waker: Waker) {
+    /// A nested call is the one to wake from here on, until [`Control::give_back`]; nothing when nobody
+    /// polls the guest any more.
+    pub fn lend(&self, waker: Waker) -> Option<Lent> {
         let mut state = self.state.lock();
-        if state.attached {
-            state.waker = Some(waker);
+        let turn = state.turn;
+        state.attached.then(|| Lent { turn, around: state.waker.replace(waker) })
+    }
+
+    /// The call around a nested one is the one to wake again, unless the turn is another's.
+    pub fn give_back(&self, lent: &Lent) {
+        let mut state = self.state.lock();
+        if state.attached && state.turn == lent.turn {
+            state.waker.clone_from(&lent.around);
         }
     }
 
@@ -338,6 +345,12 @@ impl Control {
         };
         mourners.into_iter().for_each(|client| client.finish(0, Ok(Vec::new())));
     }
+}
+
+/// Who was to be woken before a nested call was.
+pub struct Lent {
+    turn: Option<JobId>,
+    around: Option<Waker>,
 }
 
 pub(crate) fn destroyed() -> Error {

@@ -130,7 +130,9 @@ impl Guest {
             let _slice = ticker::Slice::begin();
             match self.poll(&mut cx) {
                 Step::Done(job, outcome) => job.finish(outcome),
-                Step::Host(..) | Step::Wait => std::thread::yield_now(),
+                // Of the job that is next, which somebody else goes on with.
+                Step::Host(call) => self.tell(call),
+                Step::Wait => std::thread::yield_now(),
                 Step::Idle | Step::Gone => break,
             }
         }

@@ -32,8 +32,8 @@ mod typed;
 mod view;
 
 pub(crate) use chain::needs;
-pub use control::Control;
 pub(crate) use control::destroyed;
+pub use control::{Control, Lent};
 pub use end::Destroyed;
 pub use host_call::{HostCall, HostImport};
 pub use job::{Client, Job, JobId, Outcome, Reason, Request, panicked};
