@@ -41,11 +41,6 @@ pub enum Type {
 }
 
 impl Type {
-    /// True of what is no reference.
-    pub fn is_number(&self) -> bool {
-        !matches!(self, Type::Ref(_))
-    }
-
     pub fn of(ty: &ValType) -> Self {
         match ty {
             ValType::I32 => Type::I32,

@@ -32,10 +32,10 @@ impl Control {
     ) -> std::result::Result<(), E> {
         let mut state = self.state();
         let Some(parked) = state.unanswered(call) else { return Ok(()) };
-        if parked.import.signature.results.iter().all(Type::is_number) {
+        if parked.import.signature.results.iter().all(is_word) {
             parked.answer = Some(read(&parked.import)?.map_err(Box::new));
         } else {
-            // Terms of any size are copied: nobody shall wait for that with the lock.
+            // Terms of any size are looked at, or copied: nobody shall wait for that with the lock.
             let import = parked.import.clone();
             drop(state);
             let answer = read(&import)?;
@@ -62,6 +62,11 @@ impl Control {
         let running = state.running.iter().find(|running| running.id == call.job)?;
         Some((running.client.clone(), parked.import.clone()))
     }
+}
+
+/// True of a type whose values are read in a moment, whatever was given instead.
+fn is_word(ty: &Type) -> bool {
+    matches!(ty, Type::I32 | Type::I64)
 }
 
 impl State {

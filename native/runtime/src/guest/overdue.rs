@@ -20,7 +20,7 @@ impl Since {
         Since(clock(COARSE))
     }
 
-    /// Never more than it was.
+    /// Not more than it was, while the system moves the coarse clock on at each of its ticks.
     fn elapsed(self) -> Duration {
         clock(libc::CLOCK_MONOTONIC).saturating_sub(self.0 + tick())
     }
