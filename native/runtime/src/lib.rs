@@ -15,6 +15,7 @@
 
 pub mod allocator;
 pub mod cache;
+mod clock;
 pub mod counts;
 pub mod engine;
 pub mod error;

@@ -8,7 +8,7 @@ use wasmtime_beam::guest::{Awaited, Job, JobId, Reason, Request, Submitted};
 use wasmtime_beam::options::Runner;
 use wasmtime_beam::runner::thread;
 
-use super::{answer, checked, done, guarded};
+use super::{answer, checked, done, guarded, host};
 use crate::atoms;
 use crate::client::{Reply, Requester, number};
 use crate::resource::{Call, Instance};
@@ -200,7 +200,8 @@ fn call_resume<'a>(
     id: u64,
     answer: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    call.0.reply(id, answer)?;
+    // A call that polls next needs no wake.
+    host::reply(call.0.control(), id, answer, !call.0.is_driving())?;
     Ok(guarded(env, || call.0.poll(env)))
 }
 

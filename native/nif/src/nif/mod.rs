@@ -3,7 +3,7 @@
 mod cache;
 mod call;
 mod global;
-pub mod host;
+mod host;
 #[cfg(feature = "inject-panics")]
 mod inject;
 mod instance;

@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustler::{Encoder, Env, LocalPid, Monitor, NifResult, ResourceArc, Term};
+use rustler::{Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
 use wasmtime_beam::guest::{
     Client, Control, HostCall, Job, JobId, Lent, Outcome, Request, Step, Submitted, next_id,
     panicked,
@@ -22,7 +22,6 @@ mod driver;
 use self::driver::{Driver, is_anothers};
 use super::caller::Caller;
 use crate::client::{Reply, Requester, number};
-use crate::nif::host;
 use crate::resource::{Call, Instance};
 use crate::slice::in_slice;
 use crate::term::{error, value};
@@ -86,14 +85,14 @@ pub fn start<'a>(
     match submitted {
         Ok(Submitted::NeedsRunner) => {
             turn.driving.store(true, Ordering::Relaxed);
-            turn.begin(env, true)
+            turn.begin(env)
         }
         Ok(Submitted::Nested) if instance.guest().control().is_polled_by(number(env.pid())) => {
             // This process polls the call around this one, and so this one.
             turn.drive();
-            turn.begin(env, true)
+            turn.begin(env)
         }
-        Ok(Submitted::Queued | Submitted::Nested) => turn.begin(env, false),
+        Ok(Submitted::Queued | Submitted::Nested) => turn.begin(env),
         Err(failure) => error::encode(env, &failure),
     }
 }
@@ -156,12 +155,12 @@ impl Turn {
         ManuallyDrop::new(Waker::from(caller))
     }
 
-    fn control(&self) -> &Arc<Control> {
+    pub fn control(&self) -> &Arc<Control> {
         self.instance().guest().control()
     }
 
-    fn begin(self, env: Env<'_>, has_turn: bool) -> Term<'_> {
-        let polled = if has_turn { self.advance(env) } else { Polled::Goes(rest(env)) };
+    fn begin(self, env: Env<'_>) -> Term<'_> {
+        let polled = if self.is_driving() { self.advance(env) } else { Polled::Goes(rest(env)) };
         let step = match polled {
             Polled::Over(result) => return result,
             Polled::Goes(step) => step,
@@ -203,7 +202,7 @@ impl Turn {
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
         catch_unwind(AssertUnwindSafe(|| self.go_on(env))).unwrap_or_else(|panic| {
             self.instance().jobs().forget(self.job);
-            self.around.get().into_iter().for_each(|lent| self.control().give_back(lent));
+            self.give_back();
             // At once: the next call of this process would run inside of what is left.
             background::expire_now(self.instance().guest(), self.job);
             let result = error::encode(env, &panicked(panic.as_ref()));
@@ -238,21 +237,17 @@ impl Turn {
         })
     }
 
-    /// Answers a host call; whoever polls is woken, unless that is this call, which polls next.
-    ///
-    /// # Errors
-    /// `badarg` when `answer` is none.
-    pub fn reply(&self, id: u64, answer: Term<'_>) -> NifResult<()> {
-        let wakes = !self.driving.load(Ordering::Relaxed);
-        host::reply(self.control(), id, answer, wakes)
+    /// True once it was this call's turn to poll.
+    pub fn is_driving(&self) -> bool {
+        self.driving.load(Ordering::Relaxed)
     }
 
     /// True when it is this call's turn to poll.
     fn drives(&self) -> bool {
-        if !self.driving.load(Ordering::Relaxed) {
+        if !self.is_driving() {
             self.driving.store(self.arm(), Ordering::Relaxed);
         }
-        self.driving.load(Ordering::Relaxed)
+        self.is_driving()
     }
 
     /// From here on the guest wakes this call, if it is its turn; false when it did before.
@@ -271,6 +266,11 @@ impl Turn {
         self.armed.store(true, Ordering::Relaxed);
         let lent = self.control().lend(Waker::clone(&self.waker()));
         lent.into_iter().for_each(|lent| drop(self.around.set(lent)));
+    }
+
+    /// The call around this nested one is the one to wake again.
+    fn give_back(&self) {
+        self.around.get().into_iter().for_each(|lent| self.control().give_back(lent));
     }
 
     /// One poll.
@@ -337,7 +337,7 @@ impl Turn {
         if self.known.load(Ordering::Relaxed) {
             self.instance().jobs().forget(self.job);
         }
-        self.around.get().into_iter().for_each(|lent| self.control().give_back(lent));
+        self.give_back();
         let guest = self.instance().guest();
         if !guest.pass_on(self.job) {
             background::wind_up(guest.clone());

@@ -5,17 +5,13 @@ use std::sync::Arc;
 
 use super::control::Control;
 use super::host_call::{HostCall, HostImport, Parked};
-use super::job::Client;
+use super::job::{Client, Outcome};
 use super::state::{State, wake};
-use crate::error::Result;
-use crate::value::{Type, Value};
-
-/// What the host answers: the values of the results, or why there are none.
-pub type Answer = Result<Vec<Value>>;
+use crate::value::Type;
 
 impl Control {
     /// Answers a parked host call and wakes the runner; a late or unknown answer is dropped.
-    pub fn reply(&self, call: u64, answer: Answer) {
+    pub fn reply(&self, call: u64, answer: Outcome) {
         let Ok(()) = self.reply_with(call, true, |_| Ok::<_, Infallible>(answer));
     }
 
@@ -28,8 +24,8 @@ impl Control {
         &self,
         call: u64,
         wakes: bool,
-        read: impl FnOnce(&HostImport) -> std::result::Result<Answer, E>,
-    ) -> std::result::Result<(), E> {
+        read: impl FnOnce(&HostImport) -> Result<Outcome, E>,
+    ) -> Result<(), E> {
         let mut state = self.state();
         let Some(parked) = state.unanswered(call) else { return Ok(()) };
         if parked.import.signature.results.iter().all(is_word) {

@@ -226,9 +226,10 @@ impl Control {
         Some(reason.error_in(state.parked.get(at).map(|parked| &*parked.import)))
     }
 
-    /// Registers what to wake when something happens to the guest; answers what was before.
-    pub fn set_waker(&self, waker: Waker) -> Option<Waker> {
-        self.state.lock().waker.replace(waker)
+    /// Registers what to wake when something happens to the guest.
+    pub fn set_waker(&self, waker: Waker) {
+        let before = self.state.lock().waker.replace(waker);
+        drop(before);
     }
 
     /// A runner enters while no run is under way: it gets the next job, and without one it is detached.

@@ -147,10 +147,7 @@ impl Guest {
     /// Ends the guest in any state; waits for whoever is burying it. When the answer is `Later`,
     /// [`Control::mourn`] tells its end.
     pub fn destroy(&self) -> Destroyed {
-        let ours = self.control.doom();
-        // After that: the guest must not take this for the end of its input.
-        self.inbox.destroy();
-        if !ours {
+        if self.doom(u64::MAX) == Some(false) {
             return Destroyed::Later;
         }
         let body = self.body.lock();
@@ -160,14 +157,10 @@ impl Guest {
     }
 
     /// As [`Guest::destroy`], but `None` when somebody is inside or burying it just then, the store
-    /// takes long to drop, or more than `budget` bytes are to be restored: to be asked again where
+    /// takes long to drop, or more than `budget` bytes are to be restored or freed: to be asked again where
     /// waiting is fine. Nobody gets another answer before the place in the pool is free.
     pub fn try_destroy(&self, budget: usize) -> Option<Destroyed> {
-        let ours = self.control.doom();
-        if !self.inbox.destroy_within(budget as u64) {
-            return None;
-        }
-        if !ours {
+        if !self.doom(budget as u64)? {
             return Some(Destroyed::Later);
         }
         let mut body = self.body.try_lock()?;
@@ -188,6 +181,14 @@ impl Guest {
             self.bury(body, grave, None);
             self.control.gone();
         }
+    }
+
+    /// True when the store is the caller's to take; nothing when more than `frees` bytes of input are left
+    /// to be freed.
+    fn doom(&self, frees: u64) -> Option<bool> {
+        let ours = self.control.doom();
+        // After that: the guest must not take this for the end of its input.
+        self.inbox.destroy_within(frees).then_some(ours)
     }
 
     /// Drops the store, and restores its memories within `budget` bytes of work: false when some are

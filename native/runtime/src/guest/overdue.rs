@@ -1,13 +1,13 @@
 //! Host calls that take too long. Rule: a job has one watch for all its host calls, and a host call that
 //! is answered in time cost no look at the precise clock.
 
-use std::time::Duration;
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::control::Control;
 use super::job::{JobId, Reason};
 use super::state::State;
+use crate::clock;
 use crate::ticker;
 
 /// When a host call began. The clock that tells it costs a fifth of the precise one, and may be one of
@@ -17,12 +17,12 @@ pub(super) struct Since(Duration);
 
 impl Since {
     pub(super) fn now() -> Self {
-        Since(clock(COARSE))
+        Since(clock::now(COARSE))
     }
 
     /// Not more than it was, while the system moves the coarse clock on at each of its ticks.
     fn elapsed(self) -> Duration {
-        clock(libc::CLOCK_MONOTONIC).saturating_sub(self.0 + tick())
+        clock::now(libc::CLOCK_MONOTONIC).saturating_sub(self.0 + clock::resolution(COARSE))
     }
 }
 
@@ -30,21 +30,6 @@ impl Since {
 const COARSE: libc::clockid_t = libc::CLOCK_MONOTONIC_COARSE;
 #[cfg(not(target_os = "linux"))]
 const COARSE: libc::clockid_t = libc::CLOCK_MONOTONIC;
-
-fn clock(clock: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is good for the call. Every system has this clock, which starts at zero.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// How far the coarse clock may be behind.
-fn tick() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: as in `clock`.
-    unsafe { libc::clock_getres(COARSE, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
 
 impl Control {
     /// Sees that somebody looks at the host calls of the running job when their time may be over.

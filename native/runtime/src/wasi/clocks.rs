@@ -1,6 +1,7 @@
 //! The clocks of a guest. The monotonic one is the host's own, in absolute nanoseconds, whatever the
 //! option says: a reading that a snapshot carries must lie in the past of the instances made from it.
 
+use crate::clock;
 use crate::options::Clocks;
 use std::time::Duration;
 use wasmtime_wasi::HostMonotonicClock;
@@ -18,11 +19,7 @@ pub(super) struct Monotonic;
 
 impl HostMonotonicClock for Monotonic {
     fn resolution(&self) -> u64 {
-        nanoseconds(|time| {
-            // SAFETY: `time` is a valid place for one timespec.
-            unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, time) }
-        })
-        .max(1)
+        as_nanoseconds(clock::resolution(libc::CLOCK_MONOTONIC)).max(1)
     }
 
     fn now(&self) -> u64 {
@@ -32,10 +29,7 @@ impl HostMonotonicClock for Monotonic {
 
 /// The host's monotonic clock in nanoseconds.
 pub(super) fn monotonic_now() -> u64 {
-    nanoseconds(|time| {
-        // SAFETY: `time` is a valid place for one timespec.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time) }
-    })
+    as_nanoseconds(clock::now(libc::CLOCK_MONOTONIC))
 }
 
 /// The wall clock in nanoseconds since 1970; zero on a host whose clock stands before that.
@@ -52,15 +46,6 @@ pub(super) fn refused(clocks: Clocks, id: u32) -> bool {
 /// True for a clock of preview 1, which this host need not have.
 pub(super) fn is_known(id: u32) -> bool {
     id <= LAST
-}
-
-fn nanoseconds(read: impl FnOnce(*mut libc::timespec) -> libc::c_int) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // It fails for an unknown clock only; the answer is then zero, not a made-up time.
-    if read(&mut time) != 0 {
-        return 0;
-    }
-    as_nanoseconds(Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32))
 }
 
 fn as_nanoseconds(duration: Duration) -> u64 {
