@@ -1,31 +1,45 @@
-%% Many callers at once: each a process that serves one request after the other.
+%% Many callers at once: each a process that serves one request after the other. Every number of
+%% callers has its turns, so that all meet the same noise.
 -module(bench_concurrent).
 
 -export([run/4, together/2]).
 
--import(bench_stats, [now_ns/0]).
+-import(bench_stats, [now_ns/0, median/1]).
 
 %% Requests of each caller that are not counted: they find their slots.
 -define(WARM_UP, 3).
 
-%% @doc Requests per second of that many callers together, and what one request took.
--spec run(thread | scheduler, bench_guest:guest(), pos_integer(), pos_integer()) -> map().
-run(Runner, #{module := Mod} = Guest, Callers, Seconds) ->
+%% Milliseconds of one row before the next has its turn, and of the turns that are not counted.
+-define(TURN, 250).
+-define(FIRST, 50).
+
+%% @doc For each number of callers: requests per second of all together, the median of the turns, and
+%% what one request took.
+-spec run(thread | scheduler, bench_guest:guest(), [pos_integer()], pos_integer()) -> [map()].
+run(Runner, #{module := Mod} = Guest, Numbers, Seconds) ->
     Template = bench_guest:template(Mod, bench_guest:options(Runner, Guest)),
     Request = fun(N) -> element(4, bench_guest:request(Template, N)) end,
+    Rows = [{N, fun(Ms) -> [turn(N, Request, Ms)] end} || N <- Numbers],
+    [row(N, Turns) || {N, Turns} <- bench_rounds:run(Rows, ?FIRST,
+                                                     bench_rounds:turns(Seconds * 1000, ?TURN))].
+
+row(Callers, Turns) ->
+    {PerS, Samples} = lists:unzip(Turns),
+    #{p50 := P50, p99 := P99} = bench_stats:summary(lists:append(Samples)),
+    #{callers => Callers, requests_per_s => median(PerS), p50 => P50, p99 => P99}.
+
+turn(Callers, Request, Ms) ->
     Caller = fun(Go) ->
         _ = [Request(N) || N <- lists:seq(1, ?WARM_UP)],
         Start = Go(),
-        Samples = until(Start + Seconds * 1_000_000_000, Request, 1, []),
+        Samples = until(Start + Ms * 1_000_000, Request, 1, []),
         {Start, now_ns(), Samples}
     end,
     Ended = together(Callers, Caller),
     Samples = lists:append([S || {_, _, S} <- Ended]),
     [{Start, _, _} | _] = Ended,
     Nanos = lists:max([End || {_, End, _} <- Ended]) - Start,
-    #{p50 := P50, p99 := P99} = bench_stats:summary(Samples),
-    #{callers => Callers, requests_per_s => length(Samples) * 1.0e9 / Nanos,
-      p50 => P50, p99 => P99}.
+    {length(Samples) * 1.0e9 / Nanos, Samples}.
 
 until(End, Request, N, Samples) ->
     Next = [Request(N) | Samples],

@@ -94,7 +94,7 @@ markdown(#{runners := Runners, options := #{svg := Svg, deadlines := Deadlines}}
 heading(#{options := #{requests := Requests, seconds := Seconds}}) ->
     ["# Every request in a fresh CPython\n\n", bench_host:line(),
      io_lib:format("~b requests of each row with one caller, in turns; ~b s of each concurrent "
-                   "row.~nPercentiles are of real samples. Every result was checked.~n",
+                   "row, in turns.~nPercentiles are of real samples. Every result was checked.~n",
                    [Requests, Seconds])].
 
 prepared(#{prepare := #{preinit_ms := Preinit, preinit_bytes := PreinitBytes,

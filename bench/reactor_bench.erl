@@ -76,7 +76,7 @@ watched(Runner, Guest, Options, Long) ->
 
 row(Runner, Guest, #{callers := Callers, seconds := Seconds, deadlines := Deadlines}) ->
     say("concurrent callers with runner ~s", [Runner]),
-    Concurrent = [bench_concurrent:run(Runner, Guest, N, Seconds) || N <- Callers],
+    Concurrent = bench_concurrent:run(Runner, Guest, Callers, Seconds),
     say("host calls, memory, isolation, deadline with runner ~s", [Runner]),
     #{concurrent => Concurrent,
       host_call => bench_host_call:run(Runner, Seconds),

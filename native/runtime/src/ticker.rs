@@ -15,11 +15,14 @@ use crate::guest::{Control, JobId, Reason};
 use crate::inject::point;
 use crate::shard::{Counter, Hold};
 
-/// Length of a slice: while guests are polled in slices, every engine's epoch is bumped at this pace.
-const SLICE: Duration = Duration::from_millis(1);
+/// While guests are polled in slices, every engine's epoch is bumped at this pace.
+const TICK: Duration = Duration::from_micros(500);
 
-/// Slices without a poll after which the ticker sleeps.
-const QUIET: u32 = 100;
+/// Ticks in the whole turn of a process, a millisecond.
+pub const TURN: u64 = 2;
+
+/// Ticks without a poll after which the ticker sleeps.
+const QUIET: u32 = 200;
 
 /// Set by every poll in slices, cleared by every tick.
 static POLLED: AtomicBool = AtomicBool::new(false);
@@ -56,7 +59,10 @@ struct State {
     /// When the thread wakes by itself; later deadlines need no signal.
     next_wake: Option<Instant>,
     last: u64,
-    /// Slices since the last poll.
+    /// When the next tick is due, while there are any: after equal times, for each process is to have
+    /// as long a turn as the others.
+    tick: Option<Instant>,
+    /// Ticks since the last poll.
     quiet: u32,
 }
 
@@ -89,7 +95,7 @@ fn ticker() -> &'static Ticker {
     TICKER.get_or_init(Ticker::default)
 }
 
-/// What is done in slices, while it lives: guests yield at every tick.
+/// What is done in slices, while it lives: guests yield at every tick, to whoever polls them.
 pub struct Slice {
     _polling: Hold,
     since: u64,
@@ -106,15 +112,16 @@ impl Slice {
             let ticker = ticker();
             let mut state = ticker.state.lock();
             state.quiet = 0;
-            wake_by(ticker, &mut state, Instant::now() + SLICE);
+            let at = *state.tick.get_or_insert_with(|| Instant::now() + TICK);
+            wake_by(ticker, &mut state, at);
         }
         Slice { _polling, since: TICKS.load(Ordering::Relaxed) }
     }
 
-    /// True once a slice ended since the beginning: cheaper than a look at the clock, and right on
-    /// average however short the work is.
-    pub fn is_over(&self) -> bool {
-        TICKS.load(Ordering::Relaxed) != self.since
+    /// Ticks since the beginning: cheaper than a look at the clock, and right on average however
+    /// short the work is.
+    pub fn ticks(&self) -> u64 {
+        TICKS.load(Ordering::Relaxed) - self.since
     }
 }
 
@@ -123,12 +130,10 @@ pub(crate) fn polling() -> usize {
     POLLING.sum(Ordering::Relaxed)
 }
 
-/// The end of a slice: every guest looks whether it must yield.
-fn tick(state: &mut State) {
+/// Every guest looks whether it must yield.
+fn tick(state: &mut State, now: Instant) {
     point("tick");
-    if !SLICING.load(Ordering::SeqCst) {
-        return;
-    }
+    let Some(at) = state.tick.filter(|at| *at <= now) else { return };
     let polled = POLLED.swap(false, Ordering::Relaxed) || POLLING.sum(Ordering::SeqCst) > 0;
     state.quiet = if polled { 0 } else { state.quiet + 1 };
     if state.quiet >= QUIET {
@@ -139,6 +144,7 @@ fn tick(state: &mut State) {
             SLICING.store(true, Ordering::SeqCst);
         }
     }
+    state.tick = SLICING.load(Ordering::SeqCst).then(|| now.max(at + TICK));
     TICKS.fetch_add(1, Ordering::Relaxed);
     crate::engine::Engine::bump_all();
 }
@@ -207,7 +213,7 @@ impl Ticker {
             parking_lot::MutexGuard::unlocked(&mut state, || due.into_iter().for_each(fire));
             let mut nags = parking_lot::MutexGuard::unlocked(&mut state, || still_running(nags));
             state.nags.append(&mut nags);
-            tick(&mut state);
+            tick(&mut state, now);
             state.next_wake = next_wake(&state, now);
         }
     }
@@ -259,6 +265,5 @@ fn nag_again(target: &Weak<Control>, job: JobId) -> bool {
 fn next_wake(state: &State, now: Instant) -> Option<Instant> {
     let first = state.deadlines.first_key_value().map(|((at, _), _)| *at);
     let nag = (!state.nags.is_empty()).then_some(now + NAG);
-    let slice = SLICING.load(Ordering::SeqCst).then_some(now + SLICE);
-    [first, nag, slice].into_iter().flatten().min()
+    [first, nag, state.tick].into_iter().flatten().min()
 }

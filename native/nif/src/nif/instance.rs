@@ -16,7 +16,7 @@ use crate::atoms;
 use crate::client::{Reply, Requester};
 use crate::outbox::Outbox;
 use crate::resource::{Instance, Module, Prepared};
-use crate::slice::in_slice;
+use crate::slice::{in_last_slice, in_slice};
 use crate::term::map::from_pairs;
 use crate::term::name::Name;
 use crate::term::options::Processes;
@@ -183,13 +183,14 @@ fn instance_interrupt(env: Env<'_>, instance: ResourceArc<Instance>) -> Term<'_>
 /// `wait` when the guest runs: `instance_mourn` is next; `dirty` when it takes long.
 #[rustler::nif]
 fn instance_destroy<'a>(env: Env<'a>, instance: ResourceArc<Instance>) -> Term<'a> {
-    timed(env, || {
+    let destroy = || {
         let step = match instance.guest().try_destroy(INLINE_RESTORE) {
             Some(destroyed) => ended(&instance, destroyed, false),
             None => atoms::dirty(),
         };
         step.encode(env)
-    })
+    };
+    in_last_slice(env, || guarded(env, destroy))
 }
 
 /// Does what `instance_destroy` left because it takes long, and waits for others who do.

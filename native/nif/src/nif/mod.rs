@@ -108,8 +108,8 @@ fn caught<R>(env: Env<'_>, f: impl FnOnce() -> R) -> std::result::Result<R, Term
     catch_unwind(work).map_err(|panic| error::encode(env, &panicked(panic.as_ref())))
 }
 
-/// As `guarded`, and a slice that ends meanwhile is the whole turn of the process. For work of
-/// tens of microseconds that a process may do in a loop.
+/// As `guarded`, and counted as time of the process. For work of tens of microseconds that a process
+/// may do in a loop.
 fn timed<'a>(env: Env<'a>, f: impl FnOnce() -> Term<'a>) -> Term<'a> {
     in_slice(env, |_| guarded(env, f))
 }
