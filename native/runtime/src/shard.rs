@@ -2,12 +2,14 @@
 //! Rule: a thread that has a line is the only one that writes it, and so does without atomic
 //! additions, which cost some ten times as much; who reads sums the lines up.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads with a line of their own: the first that count anything. The others share one.
+use parking_lot::Mutex;
+
+/// Threads with a line of their own, as long as they live. The others share one.
 const OWN: usize = 127;
 
 /// Counters, at most.
@@ -21,8 +23,18 @@ struct Line([AtomicUsize; COUNTERS]);
 static LINES: [Line; OWN + 1] =
     [const { Line([const { AtomicUsize::new(0) }; COUNTERS]) }; OWN + 1];
 
-/// Lines that were given out.
+/// Lines that were given out at least once.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Those of them whose threads ended, with what these counted.
+static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The line of this thread: `usize::MAX` before it counts anything.
+    static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+    /// Gives it back. Apart, so that a thread that counts need not ask whether this is there.
+    static LENT: RefCell<Option<Lent>> = const { RefCell::new(None) };
+}
 
 /// A number of things, whose increments and decrements may come from different threads.
 pub struct Counter(usize);
@@ -65,7 +77,7 @@ impl Counter {
 
     /// The sum: exact when nobody changes it meanwhile. A line alone may be below zero.
     pub fn sum(&self, ordering: Ordering) -> usize {
-        let own = &LINES[..GIVEN.load(SeqCst).min(OWN)];
+        let own = &LINES[..GIVEN.load(SeqCst)];
         let lines = own.iter().chain(&LINES[OWN..]);
         lines.fold(0, |sum, line| sum.wrapping_add(line.0[self.0].load(ordering)))
     }
@@ -85,17 +97,36 @@ impl Drop for Hold {
     }
 }
 
+/// A line of a thread's own.
+struct Lent(usize);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // What the thread counts from here on.
+        MINE.set(OWN);
+        FREE.lock().push(self.0);
+    }
+}
+
 /// The line of this thread.
 fn line() -> usize {
-    thread_local! {
-        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+    match MINE.get() {
+        usize::MAX => take(),
+        mine => mine,
     }
-    MINE.with(|mine| {
-        if mine.get() == usize::MAX {
-            mine.set(GIVEN.fetch_add(1, SeqCst).min(OWN));
-        }
-        mine.get()
-    })
+}
+
+#[cold]
+fn take() -> usize {
+    let new = || (GIVEN.load(SeqCst) < OWN).then(|| GIVEN.fetch_add(1, SeqCst));
+    // A thread that is about to end has no place for a line any more.
+    let own = LENT.try_with(|lent| {
+        let own = FREE.lock().pop().or_else(new)?;
+        lent.replace(Some(Lent(own)));
+        Some(own)
+    });
+    MINE.set(own.ok().flatten().unwrap_or(OWN));
+    MINE.get()
 }
 
 #[cfg(test)]
@@ -117,5 +148,9 @@ mod tests {
         assert_eq!(everywhere(Counter::increment), (OWN + 20) * 1000);
         assert_eq!(everywhere(|counter| drop(counter.hold())), (OWN + 20) * 1000);
         assert_eq!(everywhere(Counter::decrement), 0);
+
+        // Lines of threads that ended serve those that come after them.
+        let one = || std::thread::spawn(line).join().unwrap();
+        assert!((0..10 * OWN).all(|_| one() < OWN));
     }
 }

@@ -41,7 +41,17 @@ pub struct Asked {
 }
 
 impl Jobs {
-    /// `asker` asks for the job, which ends with it.
+    /// The job ends with the process, which polls it: nobody asks for more.
+    pub fn bind(&self, pid: LocalPid, job: JobId) {
+        self.0.lock().bind(pid, job);
+    }
+
+    /// Takes back what `bind` did.
+    pub fn unbind(&self, pid: LocalPid, job: JobId) {
+        self.0.lock().unbind(pid, job);
+    }
+
+    /// `asker` asks for the job, which ends with it, and may await it.
     pub fn remember(&self, asker: LocalPid, job: JobId) {
         let mut table = self.0.lock();
         let watched = Watched { asker, driver: None, limit: None, call: None, told: false };

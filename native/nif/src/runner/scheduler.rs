@@ -36,8 +36,8 @@ pub struct Turn {
     driving: AtomicBool,
     /// Set once its waker is the guest's, too: before the process sleeps for the first time.
     armed: AtomicBool,
-    /// Set once the instance knows the job as one that depends on the process.
-    known: AtomicBool,
+    /// Set once the instance knows that the job ends with the process.
+    bound: AtomicBool,
     /// Who polls a call that its asker does not wait for.
     driver: Mutex<Driver>,
     /// Of a nested call, what the one around it lent.
@@ -136,7 +136,7 @@ impl Turn {
             monitor: OnceLock::new(),
             driving: AtomicBool::new(false),
             armed: AtomicBool::new(false),
-            known: AtomicBool::new(false),
+            bound: AtomicBool::new(false),
             driver: Mutex::new(Driver::Anybody),
             around: OnceLock::new(),
         };
@@ -167,8 +167,8 @@ impl Turn {
         };
         // From here on the process is outside of the NIF: its death must end the call.
         let pid = self.caller.pid();
-        self.instance().jobs().remember(pid, self.job);
-        self.known.store(true, Ordering::Relaxed);
+        self.instance().jobs().bind(pid, self.job);
+        self.bound.store(true, Ordering::Relaxed);
         let call = ResourceArc::new(Call(self));
         call.0.watch(env, pid);
         (call, step).encode(env)
@@ -178,7 +178,17 @@ impl Turn {
         match self.instance().monitor(Some(env), &pid) {
             Some(monitor) => drop(self.monitor.set(monitor)),
             // It is dead already, and nobody will tell.
-            None => self.caller.expire(),
+            None => {
+                self.unbind();
+                self.caller.expire();
+            }
+        }
+    }
+
+    /// The job does not end with the process any more.
+    fn unbind(&self) {
+        if self.bound.load(Ordering::Relaxed) {
+            self.instance().jobs().unbind(self.caller.pid(), self.job);
         }
     }
 
@@ -202,6 +212,7 @@ impl Turn {
     fn advance<'a>(&self, env: Env<'a>) -> Polled<'a> {
         catch_unwind(AssertUnwindSafe(|| self.go_on(env))).unwrap_or_else(|panic| {
             self.instance().jobs().forget(self.job);
+            self.unbind();
             self.give_back();
             // At once: the next call of this process would run inside of what is left.
             background::expire_now(self.instance().guest(), self.job);
@@ -334,9 +345,7 @@ impl Turn {
     }
 
     fn end(&self, env: Env<'_>) {
-        if self.known.load(Ordering::Relaxed) {
-            self.instance().jobs().forget(self.job);
-        }
+        self.unbind();
         self.give_back();
         let guest = self.instance().guest();
         if !guest.pass_on(self.job) {
